@@ -12,10 +12,6 @@ const EXTENSIONS: &[&str] = &[
 /// Folders that no rule reads, wherever they are.
 const SKIPPED_FOLDERS: &[&str] = &[".git", "generated", "node_modules", "dist"];
 
-/// What still has to be cleaned, by the start of its path. The rules about words, names and bodies
-/// skip it. Remove a row as soon as its folder is clean.
-const NOT_YET: &[&str] = &["crates/longhaul/"];
-
 /// A text file. Its path starts at the repository's root and has `/` between the names.
 pub(crate) struct File {
     pub(crate) path: String,
@@ -40,10 +36,6 @@ impl File {
     }
 }
 
-pub(crate) fn is_not_yet_clean(path: &str) -> bool {
-    NOT_YET.iter().any(|start| path.starts_with(start))
-}
-
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -51,16 +43,6 @@ pub(crate) fn root() -> PathBuf {
 /// What the rule finds in all files.
 pub(crate) fn check_all(rule: impl Fn(&File) -> Vec<String>) -> Vec<String> {
     check_below("", rule)
-}
-
-/// What the rule finds in all files that are held to it already.
-pub(crate) fn check_clean(rule: impl Fn(&File) -> Vec<String>) -> Vec<String> {
-    check_all(|file| {
-        if is_not_yet_clean(&file.path) {
-            return vec![];
-        }
-        rule(file)
-    })
 }
 
 /// What the rule finds in the files below a folder. An unreadable folder or file is a violation.

@@ -1,7 +1,7 @@
 //! The project speaks the field's language. These rules refuse words of a private dialect: some
 //! anywhere, others as names in code.
 
-use crate::repository::{File, check_clean};
+use crate::repository::{File, check_all};
 use crate::rust::{after_keyword, body_after, is_production, without_literals, word_at};
 use crate::{expect_none, file};
 
@@ -54,7 +54,7 @@ fn no_name_contains_a_refused_word() {
 }
 
 fn checked(rule: impl Fn(&File) -> Vec<String>) -> Vec<String> {
-    check_clean(|file| {
+    check_all(|file| {
         if file.path == OWN_PATH {
             return vec![];
         }

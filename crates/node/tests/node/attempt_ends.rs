@@ -1,4 +1,4 @@
-//! Ends that a handler did not choose: a timeout that it does not hear of, a panic where it is
+//! Ends that a handler did not choose: a timeout that it does not notice, a panic where it is
 //! dropped, a full disk.
 
 use std::sync::{
@@ -9,22 +9,22 @@ use std::sync::{
 use std::time::Duration;
 
 use async_trait::async_trait;
+use longhaul::{Context, Outcome, Status, Task, TaskId, TypeSettings, testing::TestLonghaul};
 use longhaul_domain::contract::{
     ArtifactStore,
     artifact_store::{Artifact, ArtifactError, NewArtifact},
 };
 use tokio::sync::oneshot;
 
-use super::Echo;
-use crate::{Context, Outcome, Status, Task, TaskId, TypeSettings, testing::TestLonghaul};
+use crate::memory_store::Echo;
 
-/// Long enough for its thread to begin, on a machine that does other work as well.
+/// Long enough for the thread to start on a busy machine.
 const PAST: Duration = Duration::from_secs(1);
 
-/// Blocks its thread past its timeout, and tells what it may still do then.
+/// Blocks its thread past its timeout, and sends which calls are refused then.
 struct Late {
     go_on: Mutex<mpsc::Receiver<()>>,
-    told: Mutex<Option<oneshot::Sender<[bool; 5]>>>,
+    refused: Mutex<Option<oneshot::Sender<[bool; 5]>>>,
 }
 
 impl Task for Late {
@@ -43,8 +43,8 @@ impl Task for Late {
             ctx.save_checkpoint(&2).await.is_err(),
         ];
 
-        let told = self.told.lock().unwrap().take();
-        told.unwrap().send(refused).unwrap();
+        let sender = self.refused.lock().unwrap().take();
+        sender.unwrap().send(refused).unwrap();
         Ok(())
     }
 
@@ -56,10 +56,10 @@ impl Task for Late {
 #[tokio::test]
 async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
     let (go_on, gate) = mpsc::channel();
-    let (tell, told) = oneshot::channel();
+    let (sender, refused) = oneshot::channel();
     let late = Late {
         go_on: Mutex::new(gate),
-        told: Mutex::new(Some(tell)),
+        refused: Mutex::new(Some(sender)),
     };
     let longhaul = TestLonghaul::new().register(late).start();
     let handle = longhaul.submit::<Late>(()).await.unwrap();
@@ -67,21 +67,21 @@ async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
     go_on.send(()).unwrap();
-    assert_eq!(told.await.unwrap(), [true; 5]);
+    assert_eq!(refused.await.unwrap(), [true; 5]);
     assert_eq!(
         longhaul.engine().progress_here(handle.id()),
         None,
-        "nobody would ever remove it"
+        "progress of an ended task is never removed"
     );
 }
 
 #[tokio::test]
 async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
     let (go_on, gate) = mpsc::channel();
-    let (tell, told) = oneshot::channel();
+    let (sender, refused) = oneshot::channel();
     let late = Late {
         go_on: Mutex::new(gate),
-        told: Mutex::new(Some(tell)),
+        refused: Mutex::new(Some(sender)),
     };
     let longhaul = TestLonghaul::new()
         .register(late)
@@ -101,7 +101,7 @@ async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
     );
 
     go_on.send(()).unwrap();
-    told.await.unwrap();
+    refused.await.unwrap();
     let is_run = async {
         while longhaul.record(&next).status != Status::Completed {
             longhaul.run_until_idle().await;
@@ -200,7 +200,7 @@ impl ArtifactStore for FullDisk {
     }
 }
 
-/// Keeps one file.
+/// Stores one file.
 struct Draw;
 
 impl Task for Draw {
@@ -215,11 +215,10 @@ impl Task for Draw {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_kept_now_is_worth_a_retry() {
-    let full = |mut builder: crate::Builder| {
-        builder.artifacts = Arc::new(FullDisk::default());
-        builder
-    };
-    let longhaul = TestLonghaul::new().register(Draw).configure(full).start();
+    let longhaul = TestLonghaul::new()
+        .register(Draw)
+        .artifact_store(Arc::new(FullDisk::default()))
+        .start();
     let handle = longhaul.submit::<Draw>(()).await.unwrap();
 
     longhaul.run_until_done().await;

@@ -1,4 +1,4 @@
-//! What handlers ask while they run, and who answers.
+//! Questions that handlers ask while they run, and their answers.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -8,11 +8,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use longhaul::{Context, Handle, Outcome, Question, Status, Task, TaskInfo, testing::TestLonghaul};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{on, store};
-use crate::{Context, Handle, Outcome, Question, Status, Task, TaskInfo, testing::TestLonghaul};
+use crate::memory_store::{on, store};
 
 /// Whether this picture may be used.
 #[derive(Serialize, Deserialize)]
@@ -25,7 +25,7 @@ impl Question for MayUse {
     type Answer = bool;
 }
 
-/// Asks whether it may use a picture; the answer is its result.
+/// Asks whether it may use a picture. The answer is its result.
 struct Draw;
 
 impl Task for Draw {
@@ -63,7 +63,7 @@ fn failing(kind: ErrorKind) -> TestLonghaul {
 }
 
 #[tokio::test]
-async fn whoever_answers_hears_the_question_and_who_asks() {
+async fn the_answer_gets_the_question_and_the_asking_task() {
     let answer = |question: MayUse, asker: Arc<TaskInfo>| async move {
         Ok::<_, Infallible>(asker.owner == format!("u-{}", question.picture))
     };
@@ -143,9 +143,9 @@ async fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
 #[tokio::test]
 async fn a_handler_that_waits_for_an_answer_hears_of_a_cancel() {
     let asked = Arc::new(Notify::new());
-    let hears = Arc::clone(&asked);
+    let was_asked = Arc::clone(&asked);
     let silent = move |_: MayUse, _| {
-        hears.notify_one();
+        was_asked.notify_one();
         pending::<Result<bool, Infallible>>()
     };
     let store = Arc::new(store());

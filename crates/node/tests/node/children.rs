@@ -1,7 +1,8 @@
-//! Children of parents that are run again: none is doubled, none is left out.
+//! Children of parents that run again: none twice, none left out.
 
-use super::Echo;
-use crate::{Children, Context, Outcome, Status, Stop, Task, testing::TestLonghaul};
+use longhaul::{Children, Context, Outcome, Status, Stop, Task, testing::TestLonghaul};
+
+use crate::memory_store::Echo;
 
 /// Submits a child for each number, and saves after each.
 struct Listed;

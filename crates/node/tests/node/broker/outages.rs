@@ -1,4 +1,4 @@
-//! A broker that is down, forgets or refuses, and nodes that leave.
+//! A broker that is down, loses or refuses hints, and nodes that stop.
 
 use super::*;
 
@@ -48,7 +48,7 @@ async fn a_broker_that_lost_everything_costs_time_and_nothing_else() {
     assert!(fleet.broker.depth("free_default").await.unwrap() > 0);
     fleet.broker.wipe();
 
-    // Its one look at the store comes too early to help.
+    // Its one poll of the store comes too early to help.
     let settings = WorkerSettings {
         maintenance: false,
         ..slots(10)
@@ -93,13 +93,13 @@ async fn a_store_that_is_down_sends_the_hints_back() {
     fleet.pass(Duration::from_millis(500)).await;
     let handle = client.submit::<Counted>(()).await.unwrap();
 
-    fleet.far.line.cut(true);
+    fleet.remote.link.cut(true);
     fleet.pass(Duration::from_secs(1)).await;
     assert_eq!(
         (fleet.status(handle.id()), runs.runs()),
         (Status::Queued, 0)
     );
-    fleet.far.line.cut(false);
+    fleet.remote.link.cut(false);
     fleet.pass(Duration::from_secs(2)).await;
     assert_eq!(
         (fleet.status(handle.id()), runs.runs()),
@@ -116,16 +116,20 @@ async fn a_node_that_drains_leaves_the_hints_to_others_and_loses_nothing() {
     let client = fleet.client(counted(&runs));
     let first = fleet.node(slots(5), counted(&runs)).await;
     fleet.pass(Duration::from_millis(500)).await;
-    fleet.far.line.hold("claim_named", Way::Back);
+    fleet.remote.link.hold("claim_named", Leg::Answer);
     client
         .submit_all((0..20).map(|_| client.submit::<Counted>(())))
         .await
         .unwrap();
 
-    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
+    fleet
+        .remote
+        .link
+        .wait_for("claim_named", Leg::Answer, 1)
+        .await;
     let stopped = tokio::spawn(first.stop());
     fleet.pass(Duration::from_millis(200)).await;
-    fleet.far.line.free("claim_named", Way::Back);
+    fleet.remote.link.free("claim_named", Leg::Answer);
     stopped.await.unwrap();
     assert_eq!(
         (runs.runs(), fleet.count(Status::Queued)),
@@ -137,7 +141,7 @@ async fn a_node_that_drains_leaves_the_hints_to_others_and_loses_nothing() {
     fleet.pass(Duration::from_secs(12)).await;
     assert_eq!((runs.runs(), fleet.count(Status::Completed)), (20, 20));
     let crashes = fleet
-        .far
+        .remote
         .store
         .look(|tasks, _| tasks.values().map(|task| task.crash_count).sum::<u32>());
 

@@ -1,14 +1,14 @@
-//! Tasks that are brought to their nodes by hints.
+//! Tasks that a node claims by their hints.
 
+use longhaul::{RetryPolicy, TypeSettings};
 use longhaul_domain::{
-    Clock as _, Json, NewTask, Timestamp, bounds,
-    contract::{broker::Hint, store::Access},
+    Clock as _,
+    contract::store::{Access, Queues as _},
     lifecycle::reschedule::Reschedule,
 };
 use longhaul_node::dispatch_window;
 
-use super::{words::Endless, *};
-use crate::RetryPolicy;
+use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_task_of_another_process_starts_by_its_hint() {
@@ -17,7 +17,7 @@ async fn a_task_of_another_process_starts_by_its_hint() {
     let node = fleet.node(slots(10), counted(&runs)).await;
     let client = fleet.client(counted(&runs));
     fleet.pass(Duration::from_millis(500)).await;
-    let looks = fleet.far.line.count("claim_tasks", Way::There);
+    let polls = fleet.remote.link.count("claim_tasks", Leg::Request);
     let handle = client.submit::<Counted>(()).await.unwrap();
 
     fleet.pass(Duration::from_millis(100)).await;
@@ -27,10 +27,10 @@ async fn a_task_of_another_process_starts_by_its_hint() {
     );
     assert_eq!(
         (
-            fleet.far.line.count("claim_tasks", Way::There),
+            fleet.remote.link.count("claim_tasks", Leg::Request),
             fleet.claims_by_hint()
         ),
-        (looks, 1)
+        (polls, 1)
     );
 
     node.stop().await;
@@ -59,187 +59,6 @@ async fn one_statement_claims_for_all_hints_that_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_task_is_published_for_ahead_of_its_commit_and_others_after_it() {
-    let fleet = Fleet::new();
-    let runs = Counted::default();
-    let client = fleet.client(counted(&runs));
-    let submit = async || client.submit::<Counted>(()).await.unwrap().id();
-    let ids = [submit().await, submit().await];
-
-    fleet.pass(Duration::from_millis(100)).await;
-    let heard = fleet.broker.hints("free_default").next(10).await;
-    let told: Vec<_> = heard
-        .iter()
-        .map(|one| (one.hint.task_id, one.hint.lookups))
-        .collect();
-
-    assert_eq!(
-        told,
-        [(ids[0], bounds::AHEAD_LOOKUPS), (ids[1], 0)],
-        "hints that follow each other share a batch"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_task_that_is_committed_after_its_hint_was_heard_starts() {
-    let fleet = Fleet::new();
-    let runs = Counted::default();
-    let node = fleet.node(slots(10), counted(&runs)).await;
-    fleet.pass(Duration::from_millis(500)).await;
-    let id = node.store().next_id();
-
-    fleet.broker.publish_hints(&[ahead(id)]).await;
-    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
-    commit(&node, id).await;
-    fleet.pass(Duration::from_millis(50)).await;
-    assert_eq!(fleet.status(id), Status::Completed);
-    node.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_task_that_never_comes_is_not_looked_for_without_end() {
-    let fleet = Fleet::new();
-    let runs = Counted::default();
-    let node = fleet.node(slots(10), counted(&runs)).await;
-    fleet.pass(Duration::from_millis(500)).await;
-    fleet
-        .broker
-        .publish_hints(&[ahead(node.store().next_id())])
-        .await;
-    fleet.pass(A_WHILE).await;
-
-    assert_eq!(
-        fleet.claims_by_hint(),
-        1 + usize::from(bounds::AHEAD_LOOKUPS)
-    );
-    assert_eq!(
-        fleet.broker.depth("free_default").await,
-        Ok(0),
-        "it was answered"
-    );
-    node.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_node_gives_away_what_it_looks_for() {
-    let fleet = Fleet::new();
-    let runs = Counted::default();
-    let types = |runs: &Counted| {
-        let counted = counted(runs);
-        move |registry: &mut Registry| {
-            counted(registry);
-            registry.register(Endless::default()).unwrap();
-        }
-    };
-
-    let busy = fleet.node(slots(1), types(&runs)).await;
-    fleet.pass(Duration::from_millis(500)).await;
-    let id = busy.store().next_id();
-    fleet
-        .broker
-        .publish_hints(&[Hint {
-            lookups: u8::MAX,
-            ..ahead(id)
-        }])
-        .await;
-
-    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
-    busy.submit::<Endless>(()).await.unwrap();
-    fleet.pass(Duration::from_millis(100)).await;
-    assert_eq!(fleet.count(Status::Running), 1, "its only slot is taken");
-    let idle = fleet.node(slots(1), counted(&runs)).await;
-
-    fleet.pass(Duration::from_millis(50)).await;
-    commit(&idle, id).await;
-    fleet.pass(Duration::from_millis(50)).await;
-    assert_eq!(fleet.status(id), Status::Completed);
-    idle.stop().await;
-    busy.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_cannot_claim_or_stops_gives_away_what_it_looks_for() {
-    let fleet = Fleet::new();
-    let runs = Counted::default();
-    let node = fleet.node(slots(1), counted(&runs)).await;
-    fleet.pass(Duration::from_millis(500)).await;
-    fleet
-        .broker
-        .publish_hints(&[Hint {
-            lookups: u8::MAX,
-            ..ahead(node.store().next_id())
-        }])
-        .await;
-
-    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
-    assert_eq!(
-        fleet.broker.depth("free_default").await,
-        Ok(0),
-        "the node has it"
-    );
-    fleet.far.line.cut(true);
-    fleet.pass(Duration::from_millis(50)).await;
-    assert_eq!(
-        fleet.broker.depth("free_default").await,
-        Ok(1),
-        "others may claim"
-    );
-
-    fleet.far.line.cut(false);
-    let heard = fleet.far.line.count("claim_named", Way::Back);
-    fleet
-        .far
-        .line
-        .comes_by("claim_named", Way::Back, heard + 1)
-        .await;
-    assert_eq!(
-        fleet.broker.depth("free_default").await,
-        Ok(0),
-        "the node has it again"
-    );
-
-    node.begin_drain();
-    fleet.pass(Duration::from_millis(50)).await;
-    assert_eq!(
-        fleet.broker.depth("free_default").await,
-        Ok(1),
-        "others go on"
-    );
-    node.stop().await;
-}
-
-/// Makes a task without a word to anybody.
-async fn commit(longhaul: &Longhaul, id: TaskId) {
-    let parameters = Json::trusted("null".to_owned());
-    let task = NewTask {
-        id: Some(id),
-        ..NewTask::new("default", Counted::TYPE, "free_default", parameters)
-    };
-
-    assert_eq!(
-        longhaul.store().submit_task(task).await.unwrap().task_id,
-        id
-    );
-}
-
-/// The hint of a task that is not committed yet.
-fn ahead(task_id: TaskId) -> Hint {
-    Hint {
-        task_id,
-        owner: "default".to_owned(),
-        task_type: Counted::TYPE.to_owned(),
-        queue: "free_default".to_owned(),
-        priority: 1,
-        retry_count: 0,
-        submitted_at: Timestamp::from_micros(0),
-        due_at: Timestamp::from_micros(0),
-        lookups: bounds::AHEAD_LOOKUPS,
-        correlation_id: None,
-        trace_context: None,
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_hint_that_is_lost_is_published_again() {
     let fleet = Fleet::new();
     let runs = Counted::default();
@@ -253,7 +72,7 @@ async fn a_hint_that_is_lost_is_published_again() {
     assert_eq!(
         fleet.status(handle.id()),
         Status::Queued,
-        "nobody has heard of it"
+        "its hint is lost"
     );
     fleet.pass(Duration::from_millis(2_000)).await;
     assert_eq!(
@@ -271,13 +90,18 @@ async fn a_task_whose_hint_hints_twice_runs_once() {
     let client = fleet.client(counted(&runs));
     let node = fleet.node(slots(10), counted(&runs)).await;
     fleet.pass(Duration::from_millis(500)).await;
-    fleet.far.line.hold("claim_named", Way::There);
+    fleet.remote.link.hold("claim_named", Leg::Request);
     client.submit::<Counted>(()).await.unwrap();
-    let hints = client.store().list_due("free_default", 10).await.unwrap();
+    let hints = fleet
+        .remote
+        .store
+        .list_due("free_default", 10)
+        .await
+        .unwrap();
 
     assert_eq!(hints.len(), 1);
     fleet.broker.publish_hints(&hints).await;
-    fleet.far.line.free("claim_named", Way::There);
+    fleet.remote.link.free("claim_named", Leg::Request);
     for _ in 0..5 {
         fleet.broker.publish_hints(&hints).await;
         fleet.pass(Duration::from_millis(50)).await;
@@ -287,7 +111,7 @@ async fn a_task_whose_hint_hints_twice_runs_once() {
     assert_eq!(
         fleet.broker.depth("free_default").await,
         Ok(0),
-        "all were answered"
+        "all were acknowledged"
     );
     node.stop().await;
 }
@@ -345,7 +169,7 @@ async fn a_deep_backlog_stays_in_the_store_and_is_worked_off() {
     for _ in 0..10 {
         fleet.pass(Duration::from_secs(1)).await;
         let depth = fleet.broker.depth("free_default").await.unwrap();
-        // A burst that was published for before the queue was held, and the few that are out since.
+        // The burst before the queue was backlogged, and the few hints published since.
         assert!(
             (1..=dispatch_window::MAX_TARGET + dispatch_window::MIN_TARGET).contains(&depth),
             "{depth} hints are out"
@@ -388,7 +212,7 @@ async fn an_edit_after_the_submit_wins_over_the_hint() {
     );
     client.cancel(handles[0]).await.unwrap();
     let later = Reschedule {
-        run_at: Some(fleet.far.clock.now().plus_ms(3_600_000)),
+        run_at: Some(fleet.remote.clock.now().plus_ms(3_600_000)),
         ..Reschedule::default()
     };
 

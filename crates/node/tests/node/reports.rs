@@ -1,9 +1,10 @@
-//! Reports that the store does not take at once.
+//! Reports that the store does not accept at once.
 
 use std::sync::Arc;
 
-use super::{Echo, on, store};
-use crate::{Invalid, Status, StoreError, TaskRecord};
+use longhaul::{Invalid, Status, StoreError, TaskRecord};
+
+use crate::memory_store::{Echo, on, store};
 
 /// Runs one task while the store answers its reports so.
 async fn ended(errors: Vec<StoreError>) -> TaskRecord {

@@ -1,14 +1,14 @@
-//! Tasks that no hint hints for, because another process made them.
+//! Tasks without a hint, because another process made them: a node finds them by polling.
 
 use std::time::Duration;
 
+use longhaul::{Context, Outcome, Task, Why};
 use longhaul_domain::{Json, NewTask, contract::store::TaskCommands};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::Far;
-use crate::{Context, Outcome, Task, Why};
+use crate::remote_store::RemoteStore;
 
-/// Says that it runs.
+/// Sends a message when it runs.
 struct Telling(mpsc::UnboundedSender<()>);
 
 impl Task for Telling {
@@ -23,33 +23,35 @@ impl Task for Telling {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_look_after_a_find_comes_soon() {
-    let far = Far::new();
-    let (telling, mut told) = mpsc::unbounded_channel();
-    let longhaul = far
+    let remote = RemoteStore::new();
+    let (telling, mut started) = mpsc::unbounded_channel();
+    let longhaul = remote
         .builder()
         .register(Telling(telling))
         .start()
         .await
         .unwrap();
 
-    let unheard = || NewTask::new("ann", Telling::TYPE, "free_default", Json::trusted("null"));
-    far.pass(Duration::from_secs(10)).await;
-    far.store.submit_task(unheard()).await.unwrap();
+    let new_task = || NewTask::new("ann", Telling::TYPE, "free_default", Json::trusted("null"));
+    remote.pass(Duration::from_secs(10)).await;
+    remote.store.submit_task(new_task()).await.unwrap();
     longhaul.wake();
-    timeout(Duration::from_secs(1), told.recv()).await.unwrap();
-    far.store.submit_task(unheard()).await.unwrap();
-    timeout(Duration::from_millis(30), told.recv())
+    timeout(Duration::from_secs(1), started.recv())
         .await
-        .expect("whoever found one task looks for the next");
+        .unwrap();
+    remote.store.submit_task(new_task()).await.unwrap();
+    timeout(Duration::from_millis(30), started.recv())
+        .await
+        .expect("after a find the node polls again soon");
 
     longhaul.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_in_a_queue_that_nobody_serves_says_so() {
-    let far = Far::new();
-    let (telling, _told) = mpsc::unbounded_channel();
-    let longhaul = far
+    let remote = RemoteStore::new();
+    let (telling, _started) = mpsc::unbounded_channel();
+    let longhaul = remote
         .builder()
         .register(Telling(telling))
         .start()

@@ -1,15 +1,15 @@
-//! Who counts as dead after a silence.
+//! When a silent node counts as dead, and how often a live one beats.
 
 use std::time::Duration;
 
+use longhaul::{Context, MaintenanceSettings, Outcome, Status, Stop, Task};
 use longhaul_domain::{NodeId, NodeRecord, contract::store::Leases};
 
-use super::{Far, line::Way};
-use crate::{Context, MaintenanceSettings, Outcome, Status, Stop, Task};
+use crate::{remote_store::RemoteStore, store_link::Leg};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-impl Far {
+impl RemoteStore {
     async fn nodes(&self) -> Vec<NodeRecord> {
         self.store.list_nodes().await.unwrap()
     }
@@ -24,44 +24,45 @@ impl Far {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
-    let far = Far::new();
-    let longhaul = far.builder().start().await.unwrap();
-    far.pass(LEASE).await;
-    let this = far.nodes().await[0].id;
+    let remote = RemoteStore::new();
+    let longhaul = remote.builder().start().await.unwrap();
+    remote.pass(LEASE).await;
+    let this = remote.nodes().await[0].id;
     let other = NodeId(uuid::Uuid::from_u128(1));
 
-    far.store
+    remote
+        .store
         .register_node(other, "other", "host", None)
         .await
         .unwrap();
-    far.line.cut(true);
-    far.pass(LEASE * 2).await;
+    remote.link.cut(true);
+    remote.pass(LEASE * 2).await;
 
-    // The rescuer is back before the heart.
-    far.line.hold("heartbeat_node", Way::There);
-    far.line.cut(false);
-    let looks = far.line.count("rescue_tasks", Way::Back);
-    far.pass(LEASE).await;
+    // The rescuer reaches the store before the heartbeat does.
+    remote.link.hold("heartbeat_node", Leg::Request);
+    remote.link.cut(false);
+    let rescues = remote.link.count("rescue_tasks", Leg::Answer);
+    remote.pass(LEASE).await;
     assert!(
-        far.line.count("rescue_tasks", Way::Back) > looks,
-        "the rescuer has looked"
+        remote.link.count("rescue_tasks", Leg::Answer) > rescues,
+        "the rescuer has run"
     );
 
     assert_eq!(
-        (far.is_lost(this).await, far.is_lost(other).await),
+        (remote.is_lost(this).await, remote.is_lost(other).await),
         (false, false)
     );
 
-    // Once the heart has beaten, the others have half a lease.
-    far.line.free("heartbeat_node", Way::There);
-    far.pass(LEASE / 3).await;
+    // After this node's heartbeat the others have half a lease.
+    remote.link.free("heartbeat_node", Leg::Request);
+    remote.pass(LEASE / 3).await;
     assert_eq!(
-        (far.is_lost(this).await, far.is_lost(other).await),
+        (remote.is_lost(this).await, remote.is_lost(other).await),
         (false, false)
     );
-    far.pass(LEASE).await;
+    remote.pass(LEASE).await;
     assert_eq!(
-        (far.is_lost(this).await, far.is_lost(other).await),
+        (remote.is_lost(this).await, remote.is_lost(other).await),
         (false, true)
     );
 
@@ -70,25 +71,29 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_a_short_lease_beats_often_enough() {
-    let far = Far::new();
+    let remote = RemoteStore::new();
     let lease = Duration::from_millis(900);
     let maintenance = MaintenanceSettings {
         lease,
         rescue_every: Duration::from_millis(50),
         ..MaintenanceSettings::default()
     };
-    let longhaul = far
+    let longhaul = remote
         .builder()
         .maintenance(maintenance)
         .start()
         .await
         .unwrap();
 
-    far.pass(lease * 10).await;
+    remote.pass(lease * 10).await;
     assert!(
-        far.nodes().await.iter().all(|node| node.lost_at.is_none()),
+        remote
+            .nodes()
+            .await
+            .iter()
+            .all(|node| node.lost_at.is_none()),
         "{:?}",
-        far.nodes().await
+        remote.nodes().await
     );
     longhaul.stop().await;
 }
@@ -107,19 +112,19 @@ impl Task for Endless {
     }
 }
 
-/// How often a node beats in 20 s without anything in hand, and then while so many tasks run.
+/// How often a node beats in 20 s with nothing in flight, and then while these tasks run.
 async fn beats_while_running(tasks: usize) -> (usize, usize) {
-    let far = Far::new();
-    let longhaul = far.builder().register(Endless).start().await.unwrap();
-    let beats = || far.line.count("heartbeat_node", Way::Back);
-    far.pass(Duration::from_secs(20)).await;
+    let remote = RemoteStore::new();
+    let longhaul = remote.builder().register(Endless).start().await.unwrap();
+    let beats = || remote.link.count("heartbeat_node", Leg::Answer);
+    remote.pass(Duration::from_secs(20)).await;
     let idle = beats();
     let handles = longhaul
         .submit_all((0..tasks).map(|_| longhaul.submit::<Endless>(())))
         .await
         .unwrap();
 
-    far.pass(Duration::from_secs(20)).await;
+    remote.pass(Duration::from_secs(20)).await;
     let busy = beats() - idle;
     for handle in handles {
         assert_eq!(handle.status().await.unwrap(), Status::Running);

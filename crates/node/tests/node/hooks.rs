@@ -1,22 +1,22 @@
-//! Hooks: after the change, for what became of the task, and waited for.
+//! Which hooks are called for a task, and with which status.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use longhaul::{
+    Children, Context, MaintenanceSettings, Outcome, Received, Status, Stop, Subscription, Task,
+    TaskInfo, WorkerSettings, testing::TestLonghaul,
+};
 use longhaul_domain::{NodeId, contract::store::Leases};
 use longhaul_testkit::reference::MemoryStore;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{Echo, on, store};
-use crate::{
-    Children, Context, MaintenanceSettings, Outcome, Received, Status, Stop, Subscription, Task,
-    TaskInfo, WorkerSettings, testing::TestLonghaul,
-};
+use crate::memory_store::{Echo, on, store};
 
 /// Far more than any case takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A hook with the attempt, and what the store said of the task meanwhile.
+/// A hook with the attempt, and the status that the task had in the store then.
 type Call = (&'static str, u32, Status);
 type End = fn() -> Outcome<()>;
 
@@ -47,7 +47,7 @@ impl Calls {
         self.made.lock().unwrap()
     }
 
-    /// Waits until so many more were called.
+    /// Waits for this many more calls.
     async fn called(&self, more: u32) {
         let called = self.one_more.acquire_many(more);
         tokio::time::timeout(DEADLINE, called)
@@ -58,7 +58,7 @@ impl Calls {
     }
 }
 
-/// Ends as it is told in its first attempt, then with a result; all its hooks are noted.
+/// Ends like this in its first attempt, then with a result. All its hooks are noted.
 struct Hooked {
     calls: Calls,
     first: End,
@@ -99,12 +99,12 @@ impl Task for Hooked {
     }
 }
 
-/// The hooks of one attempt that ends so.
+/// The hooks of one attempt that ends like this.
 async fn calls_of(first: End) -> Vec<Call> {
     calls_of_at_most(first, 5).await
 }
 
-/// The same of a task that may have so many.
+/// The same of a task with this many attempts.
 async fn calls_of_at_most(first: End, attempts: u32) -> Vec<Call> {
     let calls = Calls::new();
     let hooked = Hooked {
@@ -170,10 +170,10 @@ async fn an_attempt_that_will_be_retried_is_told_as_failed() {
 }
 
 /// Waits in its first attempt until it should stop.
-struct Held(Calls, Arc<Notify>);
+struct Waits(Calls, Arc<Notify>);
 
-impl Task for Held {
-    const TYPE: &'static str = "held";
+impl Task for Waits {
+    const TYPE: &'static str = "waits";
     type Params = ();
     type Output = ();
 
@@ -208,16 +208,16 @@ async fn a_lost_attempt_has_no_end_hook() {
         ..MaintenanceSettings::default()
     };
 
-    let held = Held(calls.clone(), Arc::clone(&started));
+    let waits = Waits(calls.clone(), Arc::clone(&started));
     let longhaul = on(&calls.store)
-        .register(held)
+        .register(waits)
         .worker(worker)
         .maintenance(maintenance)
         .start()
         .await
         .unwrap();
 
-    longhaul.submit::<Held>(()).await.unwrap();
+    longhaul.submit::<Waits>(()).await.unwrap();
     started.notified().await;
     calls
         .store
@@ -231,11 +231,11 @@ async fn a_lost_attempt_has_no_end_hook() {
 }
 
 #[tokio::test]
-async fn a_running_task_is_told_of_its_cancel_once_whoever_cancels_it() {
+async fn a_cancel_hook_is_called_once_whichever_process_cancels() {
     for is_elsewhere in [false, true] {
         let calls = Calls::new();
         let started = Arc::new(Notify::new());
-        let builder = || on(&calls.store).register(Held(calls.clone(), Arc::clone(&started)));
+        let builder = || on(&calls.store).register(Waits(calls.clone(), Arc::clone(&started)));
         let worker = WorkerSettings {
             heartbeat: Duration::from_millis(10),
             ..WorkerSettings::default()
@@ -243,13 +243,13 @@ async fn a_running_task_is_told_of_its_cancel_once_whoever_cancels_it() {
         let longhaul = builder().worker(worker).start().await.unwrap();
         let elsewhere = builder().without_worker().unwrap();
 
-        let id = longhaul.submit::<Held>(()).await.unwrap().id();
+        let id = longhaul.submit::<Waits>(()).await.unwrap().id();
         started.notified().await;
         let canceller = if is_elsewhere { &elsewhere } else { &longhaul };
         assert_eq!(canceller.cancel(id).await.unwrap(), Status::Cancelled);
         calls.called(1).await;
 
-        // What was called in another process has its turn before this one has stopped.
+        // A hook that another process calls is called before this one has stopped.
         longhaul.stop().await;
         assert_eq!(*calls.made(), [("cancelled", 1, Status::Cancelled)]);
     }
@@ -294,7 +294,7 @@ async fn a_parent_that_waits_has_not_completed() {
     assert_eq!(*calls.made(), [("completed", attempt, Status::Completed)]);
 }
 
-/// Counts what was submitted of its type.
+/// Notes the parent of each task that is queued.
 #[derive(Clone, Default)]
 struct Counted(Arc<Mutex<Vec<Option<longhaul_domain::TaskId>>>>);
 
@@ -338,60 +338,7 @@ async fn each_task_of_a_bulk_submit_and_each_child_is_told_as_queued_once() {
     );
 }
 
-/// Its hooks take their time.
-#[derive(Clone, Default)]
-struct Slow(Arc<Notify>, Arc<Mutex<bool>>);
-
-impl Task for Slow {
-    const TYPE: &'static str = "slow";
-    type Params = ();
-    type Output = ();
-
-    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
-        Ok(())
-    }
-
-    async fn on_completed(&self, _task: &TaskInfo) {
-        self.0.notify_one();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        *self.1.lock().unwrap() = true;
-    }
-
-    async fn on_cancelled(&self, task: &TaskInfo) {
-        self.on_completed(task).await;
-    }
-}
-
-/// By tokio's clock, which skips what nobody works in.
-#[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_hooks() {
-    let slow = Slow::default();
-    let store = Arc::new(store());
-    let longhaul = on(&store).register(slow.clone()).start().await.unwrap();
-    longhaul.submit::<Slow>(()).await.unwrap();
-    slow.0.notified().await;
-    longhaul.stop().await;
-    assert!(*slow.1.lock().unwrap());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_without_a_worker_waits_for_hooks_as_well() {
-    let slow = Slow::default();
-    let store = Arc::new(store());
-    let longhaul = on(&store).register(slow.clone()).without_worker().unwrap();
-    longhaul
-        .submit::<Slow>(())
-        .await
-        .unwrap()
-        .cancel()
-        .await
-        .unwrap();
-
-    longhaul.stop().await;
-    assert!(*slow.1.lock().unwrap());
-}
-
-/// Has one child, which kills its node.
+/// Has one child.
 struct Orphanage;
 
 impl Task for Orphanage {
@@ -400,7 +347,7 @@ impl Task for Orphanage {
     type Output = ();
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
-        ctx.submit::<Held>(()).await?;
+        ctx.submit::<Waits>(()).await?;
         Err(Stop::wait_for_children())
     }
 }
@@ -414,20 +361,20 @@ async fn the_end_of_a_parent_is_told_when_its_last_child_is_quarantined() {
         max_crashes: 1,
         ..MaintenanceSettings::default()
     };
-    let held = Held(calls.clone(), Arc::clone(&started));
+    let waits = Waits(calls.clone(), Arc::clone(&started));
     let builder = on(&calls.store)
-        .register(held)
+        .register(waits)
         .register(Orphanage)
         .maintenance(maintenance);
 
     let longhaul = builder.start().await.unwrap();
-    let mut news = longhaul.events(Subscription::default());
+    let mut events = longhaul.events(Subscription::default());
     let parent = longhaul.submit::<Orphanage>(()).await.unwrap().id();
 
     let mut next_of_parent = async |is_it: fn(Status) -> bool| {
-        let told = async {
+        let found = async {
             loop {
-                let Some(Received::Event(event)) = news.next().await else {
+                let Some(Received::Event(event)) = events.next().await else {
                     continue;
                 };
                 if event.task_id == parent && is_it(event.status) {
@@ -436,9 +383,9 @@ async fn the_end_of_a_parent_is_told_when_its_last_child_is_quarantined() {
             }
         };
 
-        tokio::time::timeout(DEADLINE, told)
+        tokio::time::timeout(DEADLINE, found)
             .await
-            .expect("nobody tells of it")
+            .expect("no event in time")
     };
 
     next_of_parent(|status| status == Status::Waiting).await;

@@ -1,4 +1,4 @@
-//! Checkpoints never go back: a slow write is waited for, and what was not written is kept.
+//! Checkpoints never go back: a slow write is awaited, and an unwritten state is not lost.
 
 use std::sync::{
     Arc,
@@ -7,19 +7,19 @@ use std::sync::{
 use std::time::Duration;
 
 use async_trait::async_trait;
+use longhaul::{
+    Context, Outcome, Stop, Task, TaskRecord, TypeSettings, WorkerSettings, testing::TestLonghaul,
+};
 use longhaul_testkit::reference::CheckpointWatch;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{on, store};
-use crate::{
-    Context, Outcome, Stop, Task, TaskRecord, TypeSettings, WorkerSettings, testing::TestLonghaul,
-};
+use crate::memory_store::{on, store};
 
-/// Holds up the first checkpoint on its way to the store; the others pass.
+/// Blocks the first checkpoint on its way to the store. The others pass.
 #[derive(Debug)]
 struct Gate {
     came: AtomicUsize,
-    is_backlogged: Notify,
+    is_blocked: Notify,
     exit: Semaphore,
     landed: Semaphore,
 }
@@ -30,7 +30,7 @@ impl Gate {
         let landed = Semaphore::new(0);
         Arc::new(Self {
             came: AtomicUsize::new(0),
-            is_backlogged: Notify::new(),
+            is_blocked: Notify::new(),
             exit,
             landed,
         })
@@ -49,7 +49,7 @@ impl Gate {
 impl CheckpointWatch for Gate {
     async fn before(&self) {
         if self.came.fetch_add(1, Ordering::SeqCst) == 0 {
-            self.is_backlogged.notify_one();
+            self.is_blocked.notify_one();
             self.exit.acquire().await.unwrap().forget();
         }
     }
@@ -65,7 +65,7 @@ fn checkpoint(task: &TaskRecord) -> Option<&str> {
         .map(|checkpoint| checkpoint.as_str())
 }
 
-/// Its state is saved by itself as 1, and that write is held up; then it saves 2.
+/// Its state is saved automatically as 1, and that write is blocked. Then it saves 2.
 struct Overtaking(Arc<Gate>);
 
 impl Task for Overtaking {
@@ -76,7 +76,7 @@ impl Task for Overtaking {
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         let mut state = ctx.state::<u32>()?;
         state.change(|state| *state = 1)?;
-        self.0.is_backlogged.notified().await;
+        self.0.is_blocked.notified().await;
         state.change(|state| *state = 2)?;
         let (saved, ()) = tokio::join!(state.save(), async { self.0.open() });
 
@@ -107,7 +107,7 @@ async fn a_checkpoint_is_not_overtaken_by_an_older_one_that_was_slow() {
     longhaul.stop().await;
 }
 
-/// Changes its state once and runs until it is told to stop.
+/// Changes its state once and runs until it should stop.
 struct Long(Arc<Notify>);
 
 impl Task for Long {
@@ -116,15 +116,15 @@ impl Task for Long {
     type Output = ();
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
-        struct Told(Arc<Notify>);
-        impl Drop for Told {
+        struct Over(Arc<Notify>);
+        impl Drop for Over {
             fn drop(&mut self) {
                 self.0.notify_one();
             }
         }
 
         // Dropped after the state.
-        let _told = Told(Arc::clone(&self.0));
+        let _over = Over(Arc::clone(&self.0));
         let mut state = ctx.state::<u32>()?;
         state.change(|state| *state = 7)?;
         ctx.cancelled().await;
@@ -154,7 +154,7 @@ async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
         .unwrap();
 
     let id = longhaul.submit::<Long>(()).await.unwrap().id();
-    gate.is_backlogged.notified().await;
+    gate.is_blocked.notified().await;
     tokio::join!(longhaul.stop(), async {
         over.notified().await;
         gate.open();
@@ -162,7 +162,8 @@ async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
     store.look(|tasks, _| assert_eq!(checkpoint(&tasks[&id]), Some("7")));
 }
 
-/// Has done three steps when its first attempt ends like this; then it says where it goes on.
+/// Has done three steps when its first attempt ends like this. The next one returns where it
+/// resumes.
 struct Steps(fn() -> Stop);
 
 impl Task for Steps {

@@ -1,10 +1,11 @@
-//! Nodes with a store and a broker between them, both in memory and both to be broken by the test.
-//! Time is tokio's, which stands still and is moved together with the store's.
+//! Nodes with a store and a broker between them. Both are in memory, and the test can break both.
+//! Time is tokio's, which is paused and moves together with the store's.
 
+mod early_hints;
 mod hints;
+mod messages;
 mod outages;
 mod slots;
-mod words;
 
 use std::sync::{
     Arc,
@@ -12,22 +13,25 @@ use std::sync::{
 };
 use std::time::Duration;
 
+use longhaul::{Context, Outcome, Stop, Task, WorkerSettings};
 use longhaul_domain::{Status, TaskId, contract::Broker, event::OutboxPolicy};
 use longhaul_sdk::Registry;
 use longhaul_testkit::memory_broker::MemoryBroker;
 use longhaul_transport::local::LocalNotifier;
+use tokio::sync::Notify;
 
 use crate::{
-    Context, Longhaul, Outcome, Stop, Task, TypeSettings, WorkerSettings,
-    tests::{Far, line::Way, working},
+    process::{Assembly, Process},
+    remote_store::RemoteStore,
+    store_link::Leg,
 };
 
-/// Shorter than a claimer's looks while there is a broker, longer than a dispatcher's.
+/// Shorter than the time between polls while there is a broker, longer than a dispatcher's round.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// A store and a broker.
 struct Fleet {
-    far: Far,
+    remote: RemoteStore,
     broker: Arc<MemoryBroker>,
 }
 
@@ -38,42 +42,43 @@ impl Fleet {
 
     fn with(policy: OutboxPolicy) -> Self {
         Self {
-            far: Far::with(policy),
+            remote: RemoteStore::with(policy),
             broker: Arc::new(MemoryBroker::new()),
         }
     }
 
-    /// A process that submits and looks.
-    fn client(&self, types: impl FnOnce(&mut Registry)) -> Longhaul {
+    fn assembly(&self, types: impl FnOnce(&mut Registry)) -> Assembly {
         let broker: Arc<dyn Broker> = Arc::<MemoryBroker>::clone(&self.broker);
-        self.far.client(
-            |parts| parts.broker(Some(broker)),
-            Arc::new(LocalNotifier::new()),
-            types,
-        )
+        let notifier = Arc::new(LocalNotifier::new());
+        Assembly::new(&self.remote, Some(broker), notifier, types)
     }
 
-    /// A process that works.
-    async fn node(&self, settings: WorkerSettings, types: impl FnOnce(&mut Registry)) -> Longhaul {
-        working(self.client(types), settings).await
+    /// A process that submits and reads.
+    fn client(&self, types: impl FnOnce(&mut Registry)) -> Process {
+        self.assembly(types).without_node()
+    }
+
+    /// A process that runs tasks.
+    async fn node(&self, settings: WorkerSettings, types: impl FnOnce(&mut Registry)) -> Process {
+        self.assembly(types).with_node(settings).await
     }
 
     async fn pass(&self, time: Duration) {
-        self.far.pass(time).await;
+        self.remote.pass(time).await;
     }
 
     fn status(&self, id: TaskId) -> Status {
-        self.far.store.look(|tasks, _| tasks[&id].status)
+        self.remote.store.look(|tasks, _| tasks[&id].status)
     }
 
-    /// How many tasks are at this status.
+    /// How many tasks have this status.
     fn count(&self, status: Status) -> usize {
-        self.far
+        self.remote
             .store
             .look(|tasks, _| tasks.values().filter(|task| task.status == status).count())
     }
 
-    /// Lets time go on until the task is so.
+    /// Lets time pass until the task has this status.
     async fn until(&self, id: TaskId, status: Status) {
         while self.status(id) != status {
             self.pass(Duration::from_millis(50)).await;
@@ -81,7 +86,7 @@ impl Fleet {
     }
 
     fn claims_by_hint(&self) -> usize {
-        self.far.line.count("claim_named", Way::Back)
+        self.remote.link.count("claim_named", Leg::Answer)
     }
 }
 
@@ -106,7 +111,24 @@ impl Task for Counted {
     }
 }
 
-/// Known to the submitter, and to nobody who works.
+/// Runs until it should stop. Notifies when it starts and when it stops.
+#[derive(Default)]
+struct Endless(Arc<Notify>);
+
+impl Task for Endless {
+    const TYPE: &'static str = "endless";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        self.0.notify_one();
+        ctx.cancelled().await;
+        self.0.notify_one();
+        Err(Stop::cancelled())
+    }
+}
+
+/// A type that the submitter knows, and no worker.
 struct Unserved;
 
 impl Task for Unserved {

@@ -1,4 +1,4 @@
-//! Hooks, when the answer of the store that they would be called for is lost.
+//! Hooks, when the store's answer is lost.
 
 use std::sync::{
     Arc,
@@ -6,10 +6,11 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use super::{Far, line::Way};
-use crate::{Context, Outcome, Status, Stop, Task, TaskInfo};
+use longhaul::{Context, Outcome, Status, Stop, Task, TaskInfo};
 
-/// Fails, and counts how often it is told of a cancel.
+use crate::{remote_store::RemoteStore, store_link::Leg};
+
+/// Fails, and counts the calls of its cancel hook.
 #[derive(Clone, Default)]
 struct Failing(Arc<AtomicUsize>);
 
@@ -29,24 +30,24 @@ impl Task for Failing {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_had_failed_before_the_cancel_does_not_tell_of_it_again() {
-    let far = Far::new();
+    let remote = RemoteStore::new();
     let failing = Failing::default();
-    let longhaul = far
+    let longhaul = remote
         .builder()
         .register(failing.clone())
         .start()
         .await
         .unwrap();
 
-    far.line.hold("finish_tasks", Way::Back);
+    remote.link.hold("finish_tasks", Leg::Answer);
     let handle = longhaul.submit::<Failing>(()).await.unwrap();
-    far.line.comes_by("finish_tasks", Way::Back, 1).await;
+    remote.link.wait_for("finish_tasks", Leg::Answer, 1).await;
     assert_eq!(handle.status().await.unwrap(), Status::Retrying);
     handle.cancel().await.unwrap();
 
-    // The worker gives the answer up and reports once more.
-    far.line.comes_by("finish_tasks", Way::Back, 2).await;
-    far.line.free("finish_tasks", Way::Back);
+    // The node stops waiting for the answer and reports again.
+    remote.link.wait_for("finish_tasks", Leg::Answer, 2).await;
+    remote.link.free("finish_tasks", Leg::Answer);
     longhaul.stop().await;
     assert_eq!(failing.0.load(Ordering::SeqCst), 1);
 }

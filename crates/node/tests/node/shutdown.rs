@@ -1,17 +1,16 @@
-//! What a shutdown leaves behind: nothing that anybody is charged for.
+//! A shutdown hands tasks back without a charge, gives handlers its reason, and waits for hooks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longhaul::{Context, Outcome, Status, StopReason, Task, TaskInfo, WorkerSettings};
 use longhaul_domain::{
     Json, NewTask,
     contract::store::{ClaimRequest, TaskCommands},
 };
+use tokio::sync::{Notify, oneshot};
 
-use tokio::sync::oneshot;
-
-use super::{Echo, on, store};
-use crate::{Context, Outcome, Status, StopReason, Task, WorkerSettings};
+use crate::memory_store::{Echo, on, store};
 
 #[tokio::test]
 async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
@@ -39,7 +38,7 @@ async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
     assert_eq!(
         store.claim_tasks(&request).await.unwrap().len(),
         1,
-        "the node hears nothing of it"
+        "the node does not get this answer"
     );
     longhaul.stop().await;
     store.look(|tasks, _| {
@@ -50,7 +49,7 @@ async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
     });
 }
 
-/// Runs until it is told to stop, and tells why.
+/// Runs until it should stop, and sends the reason.
 struct Waits(
     Mutex<Option<oneshot::Sender<()>>>,
     Mutex<Option<oneshot::Sender<Option<StopReason>>>>,
@@ -64,10 +63,10 @@ impl Task for Waits {
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         assert_eq!(ctx.stop_reason(), None);
         let started = self.0.lock().unwrap().take();
-        let told = self.1.lock().unwrap().take();
+        let reason = self.1.lock().unwrap().take();
         started.unwrap().send(()).unwrap();
         ctx.cancelled().await;
-        told.unwrap().send(ctx.stop_reason()).unwrap();
+        reason.unwrap().send(ctx.stop_reason()).unwrap();
         ctx.check()
     }
 }
@@ -76,8 +75,8 @@ impl Task for Waits {
 async fn a_handler_can_tell_a_shutdown_from_a_cancel() {
     for reason in [StopReason::Cancelled, StopReason::Drain] {
         let (start, started) = oneshot::channel();
-        let (tell, told) = oneshot::channel();
-        let waits = Waits(Mutex::new(Some(start)), Mutex::new(Some(tell)));
+        let (sender, received) = oneshot::channel();
+        let waits = Waits(Mutex::new(Some(start)), Mutex::new(Some(sender)));
         let soon = WorkerSettings {
             drain: Duration::ZERO,
             ..WorkerSettings::default()
@@ -93,11 +92,64 @@ async fn a_handler_can_tell_a_shutdown_from_a_cancel() {
         started.await.unwrap();
         if reason == StopReason::Cancelled {
             handle.cancel().await.unwrap();
-            assert_eq!(told.await, Ok(Some(reason)));
+            assert_eq!(received.await, Ok(Some(reason)));
             longhaul.stop().await;
         } else {
             longhaul.stop().await;
-            assert_eq!(told.await, Ok(Some(reason)));
+            assert_eq!(received.await, Ok(Some(reason)));
         }
     }
+}
+
+/// Its hooks are slow.
+#[derive(Clone, Default)]
+struct Slow(Arc<Notify>, Arc<Mutex<bool>>);
+
+impl Task for Slow {
+    const TYPE: &'static str = "slow";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        Ok(())
+    }
+
+    async fn on_completed(&self, _task: &TaskInfo) {
+        self.0.notify_one();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *self.1.lock().unwrap() = true;
+    }
+
+    async fn on_cancelled(&self, task: &TaskInfo) {
+        self.on_completed(task).await;
+    }
+}
+
+/// With tokio's clock paused, which skips the waits.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_hooks() {
+    let slow = Slow::default();
+    let store = Arc::new(store());
+    let longhaul = on(&store).register(slow.clone()).start().await.unwrap();
+    longhaul.submit::<Slow>(()).await.unwrap();
+    slow.0.notified().await;
+    longhaul.stop().await;
+    assert!(*slow.1.lock().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_without_a_worker_waits_for_hooks_as_well() {
+    let slow = Slow::default();
+    let store = Arc::new(store());
+    let longhaul = on(&store).register(slow.clone()).without_worker().unwrap();
+    longhaul
+        .submit::<Slow>(())
+        .await
+        .unwrap()
+        .cancel()
+        .await
+        .unwrap();
+
+    longhaul.stop().await;
+    assert!(*slow.1.lock().unwrap());
 }

@@ -1,4 +1,4 @@
-//! Room for more tasks: what takes it, and who hears when there is some again.
+//! Slots that become free: reports that wait, and tasks that start in them.
 
 use std::sync::{
     Arc,
@@ -6,12 +6,15 @@ use std::sync::{
 };
 use std::time::Duration;
 
+use longhaul::{Context, Outcome, Status, Task, TypeSettings};
 use tokio::sync::Semaphore;
 
-use super::{Counted, Far, deaf, line::Way};
-use crate::{Context, Outcome, Status, Task, TypeSettings};
+use crate::{
+    remote_store::{Counted, RemoteStore, without_polling},
+    store_link::Leg,
+};
 
-/// Many at once, as many as there are slots.
+/// Counts how often it runs.
 #[derive(Default, Clone)]
 struct Quick(Arc<AtomicUsize>);
 
@@ -28,30 +31,30 @@ impl Task for Quick {
 
 #[tokio::test(start_paused = true)]
 async fn reports_that_wait_take_room_until_they_are_delivered() {
-    let far = Far::new();
+    let remote = RemoteStore::new();
     let quick = Quick::default();
-    let longhaul = far
+    let longhaul = remote
         .builder()
         .register(quick.clone())
-        .worker(deaf(10))
+        .worker(without_polling(10))
         .start()
         .await
         .unwrap();
 
-    far.line.hold("finish_tasks", Way::There);
+    remote.link.hold("finish_tasks", Leg::Request);
     let handles = longhaul
         .submit_all((0..3_000).map(|_| longhaul.submit::<Quick>(())))
         .await
         .unwrap();
 
-    far.pass(Duration::from_secs(5)).await;
+    remote.pass(Duration::from_secs(5)).await;
     let ran = quick.0.load(Ordering::SeqCst);
     assert!(
         (1_000..1_600).contains(&ran),
-        "{ran} ran and nobody was told of their ends"
+        "{ran} ran while no end was reported"
     );
-    far.line.free("finish_tasks", Way::There);
-    far.pass(Duration::from_secs(5)).await;
+    remote.link.free("finish_tasks", Leg::Request);
+    remote.pass(Duration::from_secs(5)).await;
     assert_eq!(quick.0.load(Ordering::SeqCst), handles.len());
 
     longhaul.stop().await;
@@ -59,12 +62,12 @@ async fn reports_that_wait_take_room_until_they_are_delivered() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_come_together_are_reported_together() {
-    let far = Far::new();
+    let remote = RemoteStore::new();
     let quick = Quick::default();
-    let longhaul = far
+    let longhaul = remote
         .builder()
         .register(quick.clone())
-        .worker(deaf(1_000))
+        .worker(without_polling(1_000))
         .start()
         .await
         .unwrap();
@@ -73,13 +76,13 @@ async fn ends_that_come_together_are_reported_together() {
         .submit_all((0..1_000).map(|_| longhaul.submit::<Quick>(())))
         .await
         .unwrap();
-    far.pass(Duration::from_secs(5)).await;
+    remote.pass(Duration::from_secs(5)).await;
 
     for handle in handles {
         assert_eq!(handle.status().await.unwrap(), Status::Completed);
     }
 
-    let finishes = far.line.count("finish_tasks", Way::Back);
+    let finishes = remote.link.count("finish_tasks", Leg::Answer);
     assert!(
         (1..=10).contains(&finishes),
         "{finishes} calls for 1,000 ends"
@@ -108,16 +111,16 @@ impl Task for Gated {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle() {
-    let far = Far::new();
+    let remote = RemoteStore::new();
     let gate = Arc::new(Semaphore::new(0));
     let started = Arc::new(AtomicUsize::new(0));
     let gated = Gated(Arc::clone(&gate), Arc::clone(&started));
 
-    let longhaul = far
+    let longhaul = remote
         .builder()
         .register(gated)
         .register(Counted::default())
-        .worker(deaf(10))
+        .worker(without_polling(10))
         .start()
         .await
         .unwrap();
@@ -127,7 +130,7 @@ async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle
         .await
         .unwrap();
     for running in 1..=3 {
-        far.pass(Duration::from_secs(1)).await;
+        remote.pass(Duration::from_secs(1)).await;
         assert_eq!(started.load(Ordering::SeqCst), running);
         gate.add_permits(1);
     }

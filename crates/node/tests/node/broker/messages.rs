@@ -1,32 +1,15 @@
-//! What nodes tell each other, and what the world is told.
+//! Signals between nodes, messages of the outbox, and the metrics of both.
 
-use longhaul_domain::event::Topic;
-use tokio::sync::Notify;
+use longhaul_domain::{contract::store::Outbox as _, event::Topic};
 
 use super::*;
-
-/// Runs until it is told to stop.
-#[derive(Default)]
-pub(super) struct Endless(Arc<Notify>);
-
-impl Task for Endless {
-    const TYPE: &'static str = "endless";
-    type Params = ();
-    type Output = ();
-
-    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
-        self.0.notify_one();
-        ctx.cancelled().await;
-        self.0.notify_one();
-        Err(Stop::cancelled())
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_of_another_process_is_heard_at_once() {
     let fleet = Fleet::new();
-    let told = Arc::new(Notify::new());
-    let types = |registry: &mut Registry| registry.register(Endless(Arc::clone(&told))).unwrap();
+    let notified = Arc::new(Notify::new());
+    let types =
+        |registry: &mut Registry| registry.register(Endless(Arc::clone(&notified))).unwrap();
     let client = fleet.client(types);
     let minute = Duration::from_secs(60);
 
@@ -40,9 +23,9 @@ async fn a_cancel_of_another_process_is_heard_at_once() {
 
     let node = fleet.node(settings, types).await;
     let handle = client.submit::<Endless>(()).await.unwrap();
-    told.notified().await;
+    notified.notified().await;
     client.cancel(handle.id()).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(2), told.notified())
+    tokio::time::timeout(Duration::from_secs(2), notified.notified())
         .await
         .unwrap();
     node.stop().await;
@@ -78,15 +61,15 @@ async fn a_dead_letter_is_told_once_the_broker_is_there_to_hear_it() {
     assert_eq!(fleet.broker.messages(), []);
     fleet.broker.set_up();
     fleet.pass(A_WHILE).await;
-    let told: Vec<(Topic, TaskId)> = fleet
+    let published: Vec<(Topic, TaskId)> = fleet
         .broker
         .messages()
         .iter()
         .map(|message| (message.topic, message.task_id))
         .collect();
 
-    assert_eq!(told, [(Topic::DeadLetter, handle.id())]);
-    assert_eq!(node.store().count_outbox(10).await, Ok(0));
+    assert_eq!(published, [(Topic::DeadLetter, handle.id())]);
+    assert_eq!(fleet.remote.store.count_outbox(10).await, Ok(0));
     node.stop().await;
 }
 
@@ -103,7 +86,7 @@ async fn what_goes_over_the_broker_is_measured() {
         .unwrap();
 
     fleet.pass(A_WHILE).await;
-    let text = node.metrics().await.unwrap();
+    let text = node.metrics().await;
     for line in [
         "broker_up 1",
         "broker_messages_acked_total{queue=\"tasks.free_default\"} 7",
@@ -112,6 +95,6 @@ async fn what_goes_over_the_broker_is_measured() {
     }
 
     fleet.broker.set_down("gone");
-    assert!(node.metrics().await.unwrap().contains("broker_up 0"));
+    assert!(node.metrics().await.contains("broker_up 0"));
     node.stop().await;
 }

@@ -1,14 +1,13 @@
-//! What the limiter is told of an attempt's permits.
+//! What the rate limiter learns of an attempt's permits.
 
 use std::time::Duration;
 
+use longhaul::{Context, Limit, Outcome, Status, Stop, Task, testing::TestLonghaul};
 use longhaul_domain::contract::rate_limiter::Reservation;
-
-use crate::{Context, Limit, Outcome, Status, Stop, Task, testing::TestLonghaul};
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Takes permits of these keys, one after the other, and ends so.
+/// Takes a permit of each key in order, and ends like this.
 struct Calls {
     keys: &'static [&'static str],
     end: fn() -> Outcome<()>,
@@ -29,7 +28,7 @@ impl Task for Calls {
 
 async fn is_open(longhaul: &TestLonghaul, key: &str) -> bool {
     matches!(
-        longhaul.limiter.reserve(key, 0).await.unwrap(),
+        longhaul.limiter().reserve(key, 0).await.unwrap(),
         Reservation::Granted { .. }
     )
 }
@@ -76,7 +75,7 @@ async fn a_refusal_parks_the_key_that_it_names() {
     );
 }
 
-/// Whether a key that was parked is open after the one that went first has ended so.
+/// Whether a parked key is open after its first attempt has ended like this.
 async fn opens_after(end: fn() -> Outcome<()>) -> bool {
     let longhaul = TestLonghaul::new()
         .register(Calls {
@@ -85,7 +84,7 @@ async fn opens_after(end: fn() -> Outcome<()>) -> bool {
         })
         .start();
 
-    longhaul.limiter.park("a/x", MINUTE_MS).await.unwrap();
+    longhaul.limiter().park("a/x", MINUTE_MS).await.unwrap();
 
     longhaul.advance(Duration::from_millis(MINUTE_MS + 1));
     let handle = longhaul.submit::<Calls>(()).max_attempts(1).await.unwrap();

@@ -1,12 +1,11 @@
 //! Settings with which nothing would ever run, or no submit would be taken, are refused when the
 //! program starts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Echo, on, store};
-use crate::{
-    Builder, Context, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings, WorkerSettings,
+use longhaul::{
+    Builder, Context, Longhaul, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings,
+    WorkerSettings,
 };
 
 struct Set(TypeSettings);
@@ -25,8 +24,13 @@ impl Task for Set {
     }
 }
 
-async fn refused(builder: Builder) -> String {
-    builder.start().await.unwrap_err().to_string()
+/// Why a program with these settings does not start.
+async fn refused(configure: impl FnOnce(Builder) -> Builder) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("a.db").display());
+    let builder = Longhaul::open(&url).await.unwrap();
+
+    configure(builder).start().await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -44,15 +48,15 @@ async fn of_a_type() {
         (TypeSettings::new().retry(falling), "factor"),
         (TypeSettings::new().queue("no such name!"), "queue"),
     ] {
-        let why = refused(on(&Arc::new(store())).register(Set(settings))).await;
+        let why = refused(|builder| builder.register(Set(settings))).await;
         assert!(why.contains(named) && why.contains("allowed"), "{why}");
     }
 }
 
 #[tokio::test]
 async fn of_a_worker() {
-    let builder = || on(&Arc::new(store())).register(Echo);
-    let why = refused(builder().resource("gpu", 0)).await;
+    let set = || Set(TypeSettings::new());
+    let why = refused(|builder| builder.register(set()).resource("gpu", 0)).await;
     assert!(why.contains("gpu"), "{why}");
     let shared = || QueueSlots::shared("vip");
 
@@ -74,12 +78,12 @@ async fn of_a_worker() {
             shared(),
         ],
     ] {
-        let why = refused(builder().worker(WorkerSettings {
+        let worker = WorkerSettings {
             slots: 4,
             queues,
             ..WorkerSettings::default()
-        }))
-        .await;
+        };
+        let why = refused(|builder| builder.register(set()).worker(worker)).await;
         assert!(why.contains("vip"), "{why}");
     }
 }

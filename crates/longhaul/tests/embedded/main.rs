@@ -1,10 +1,13 @@
-//! What a program has that asks for no feature: tasks in a SQLite file. `make test` runs this once
-//! with all features of the library and once with none.
+//! A program without any feature: tasks in a SQLite file. `make test` runs this once with all
+//! features of the library and once with none.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "what these cases share is part of a test"
+    reason = "helpers of tests; a failure stops the test"
 )]
+
+mod file_urls;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,8 +55,8 @@ async fn running(url: &str, gate: &Arc<Semaphore>) -> (Longhaul, TaskId) {
     (longhaul, handle.id())
 }
 
-/// Tells this process to end. Whoever listens has heard it when this returns.
-async fn tell(signal: &mut StopSignal) {
+/// Sends this process a SIGTERM. When this returns, all of its listeners have received it.
+async fn terminate(signal: &mut StopSignal) {
     kill_process(getpid(), Signal::TERM).unwrap();
     timeout(DEADLINE, signal.received()).await.unwrap();
     for _ in 0..10 {
@@ -61,7 +64,7 @@ async fn tell(signal: &mut StopSignal) {
     }
 }
 
-/// One case, for a signal is all of the process's.
+/// One case, because the whole process receives a signal.
 #[tokio::test]
 async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,8 +75,8 @@ async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
     let mut stopping = tokio::spawn(longhaul.stop_at_signal());
 
     tokio::task::yield_now().await;
-    assert!(!stopping.is_finished(), "nobody has told it to end");
-    tell(&mut signal).await;
+    assert!(!stopping.is_finished(), "no signal was sent");
+    terminate(&mut signal).await;
     assert!(!stopping.is_finished(), "it waits for what runs");
     gate.add_permits(1);
     timeout(DEADLINE, &mut stopping)
@@ -100,12 +103,12 @@ async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
     let (longhaul, _) = running(&url("hasty.db"), &gate).await;
     let stopping = tokio::spawn(longhaul.stop_at_signal());
     tokio::task::yield_now().await;
-    tell(&mut signal).await;
+    terminate(&mut signal).await;
     assert!(!stopping.is_finished(), "it waits for what runs");
-    tell(&mut signal).await;
+    terminate(&mut signal).await;
     timeout(DEADLINE / 4, stopping)
         .await
-        .expect("30 s are for what may finish")
+        .expect("a second signal ends the wait of 30 s")
         .unwrap()
         .unwrap();
 }
@@ -166,17 +169,17 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
 
 #[tokio::test]
 async fn a_store_that_nobody_knows_is_told_by_its_scheme_alone() {
-    let told = Longhaul::open("oracle://ann:secret@db/x")
+    let error = Longhaul::open("oracle://ann:secret@db/x")
         .await
         .err()
         .unwrap()
         .to_string();
 
     assert!(
-        told.contains(r#"starts with "oracle""#) && told.contains("postgres://"),
-        "{told}"
+        error.contains(r#"starts with "oracle""#) && error.contains("postgres://"),
+        "{error}"
     );
-    assert!(!told.contains("secret"), "{told}");
+    assert!(!error.contains("secret"), "{error}");
 }
 
 #[cfg(not(any(feature = "postgres", feature = "mysql")))]
@@ -186,11 +189,11 @@ async fn a_database_whose_driver_was_left_out_is_told_by_its_feature() {
         ("postgres://ann:secret@127.0.0.1/x", "postgres"),
         ("mariadb://ann:secret@127.0.0.1/x", "mysql"),
     ] {
-        let told = Longhaul::open(url).await.err().unwrap().to_string();
+        let error = Longhaul::open(url).await.err().unwrap().to_string();
         assert!(
-            told.contains(&format!("the feature {feature:?} in Cargo.toml")),
-            "{told}"
+            error.contains(&format!("the feature {feature:?} in Cargo.toml")),
+            "{error}"
         );
-        assert!(!told.contains("secret"), "{told}");
+        assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -1,18 +1,20 @@
-//! The versions and numbers of what listeners hear.
+//! The versions and numbers of events.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use longhaul::{
+    Context, EventKind, Outcome, Received, Status, Stop, Subscription, Task, TaskEvent,
+};
 use longhaul_domain::{
     TaskId,
     contract::store::{Access, TaskCommands},
 };
 
-use super::{Counted, Far};
-use crate::{Context, EventKind, Outcome, Received, Status, Stop, Subscription, Task, TaskEvent};
+use crate::remote_store::{Counted, RemoteStore};
 
-/// Reports, saves and submits as often as it is told to.
+/// Reports progress, saves checkpoints and submits children, as many as its parameters say.
 struct Writer;
 
 impl Task for Writer {
@@ -39,9 +41,9 @@ impl Task for Writer {
     }
 }
 
-impl Far {
-    /// Everything that is heard of a writer until it has ended, or waits for its children.
-    async fn news_of(&self, params: (u8, u8, u8)) -> Vec<TaskEvent> {
+impl RemoteStore {
+    /// The events of a writer until it has ended, or waits for its children.
+    async fn events_of(&self, params: (u8, u8, u8)) -> Vec<TaskEvent> {
         let longhaul = self
             .builder()
             .register(Writer)
@@ -50,56 +52,59 @@ impl Far {
             .await
             .unwrap();
 
-        let mut news = longhaul.events(Subscription::default());
+        let mut events = longhaul.events(Subscription::default());
         let id = longhaul.submit::<Writer>(params).await.unwrap().id();
         self.pass(Duration::from_secs(30)).await;
         longhaul.stop().await;
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let is_last =
             |event: &TaskEvent| event.status.is_ended() || event.status == Status::Waiting;
-        while !heard.last().is_some_and(is_last) {
-            match news.next().await {
-                Some(Received::Event(event)) if event.task_id == id => heard.push(event),
+        while !received.last().is_some_and(is_last) {
+            match events.next().await {
+                Some(Received::Event(event)) if event.task_id == id => received.push(event),
                 Some(_) => {}
-                None => panic!("no end in {heard:?}"),
+                None => panic!("no end in {received:?}"),
             }
         }
 
-        heard
+        received
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_has_the_version_of_the_row_whatever_was_written_before() {
     for params in [(0, 0, 0), (3, 0, 0), (0, 3, 0), (2, 2, 0)] {
-        let far = Far::new();
-        let heard = far.news_of(params).await;
-        let end = &heard[heard.len() - 1];
+        let remote = RemoteStore::new();
+        let received = remote.events_of(params).await;
+        let end = &received[received.len() - 1];
         assert_eq!(end.event, EventKind::Completed);
         assert_eq!(
             end.version,
-            far.store.look(|tasks, _| tasks[&end.task_id].version),
+            remote.store.look(|tasks, _| tasks[&end.task_id].version),
             "{params:?}"
         );
 
-        assert!(heard.is_sorted_by_key(|event| event.version), "{heard:?}");
+        assert!(
+            received.is_sorted_by_key(|event| event.version),
+            "{received:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_parents_own_code_is_no_older_than_its_children() {
-    let far = Far::new();
-    let heard = far.news_of((0, 1, 3)).await;
-    let started = &heard[1];
-    let end = &heard[heard.len() - 1];
+    let remote = RemoteStore::new();
+    let received = remote.events_of((0, 1, 3)).await;
+    let started = &received[1];
+    let end = &received[received.len() - 1];
     // A checkpoint, three children and the end; a child that ends in time makes it more.
-    assert!(end.version >= started.version + 5, "{heard:?}");
+    assert!(end.version >= started.version + 5, "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_drops_what_it_has_seen_hears_every_report() {
-    let heard = Far::new().news_of((4, 0, 0)).await;
-    let reports: Vec<&TaskEvent> = heard
+    let received = RemoteStore::new().events_of((4, 0, 0)).await;
+    let reports: Vec<&TaskEvent> = received
         .iter()
         .filter(|event| event.event == EventKind::Progress)
         .collect();
@@ -116,7 +121,7 @@ async fn a_listener_that_drops_what_it_has_seen_hears_every_report() {
     );
 }
 
-/// So many generations, the last of which is due after so many seconds.
+/// As many generations as it says; the last is due after that many seconds.
 struct Family;
 
 impl Task for Family {
@@ -143,12 +148,12 @@ impl Task for Family {
     }
 }
 
-impl Far {
-    /// The ends that are heard of a family of seven, which is cancelled twice at its head when all
-    /// of its last are waiting, or left to end by itself.
+impl RemoteStore {
+    /// The end events of a family of seven. It ends by itself, or its head is cancelled twice while
+    /// all of its youngest wait.
     async fn ends_of_a_family(&self, is_cancelled: bool) -> Vec<(TaskId, Status)> {
         let longhaul = self.builder().register(Family).start().await.unwrap();
-        let mut news = longhaul.events(Subscription::default());
+        let mut events = longhaul.events(Subscription::default());
         let head = longhaul
             .submit::<Family>((2, if is_cancelled { 86_400 } else { 0 }))
             .await
@@ -165,9 +170,9 @@ impl Far {
 
         longhaul.stop().await;
         let mut ends = Vec::new();
-        while let Some(Some(heard)) = news.next().now_or_never() {
-            let Received::Event(event) = heard else {
-                panic!("{heard:?}")
+        while let Some(Some(received)) = events.next().now_or_never() {
+            let Received::Event(event) = received else {
+                panic!("{received:?}")
             };
             if event.status.is_ended() {
                 ends.push((event.task_id, event.status));
@@ -182,9 +187,9 @@ impl Far {
 #[tokio::test(start_paused = true)]
 async fn each_end_in_a_family_is_told_once() {
     for (is_cancelled, status) in [(false, Status::Completed), (true, Status::Cancelled)] {
-        let far = Far::new();
-        let ends = far.ends_of_a_family(is_cancelled).await;
-        let family: Vec<_> = far
+        let remote = RemoteStore::new();
+        let ends = remote.ends_of_a_family(is_cancelled).await;
+        let family: Vec<_> = remote
             .store
             .look(|tasks, _| tasks.keys().map(|id| (*id, status)).collect());
         assert_eq!(ends, family, "cancelled: {is_cancelled}");
@@ -193,27 +198,28 @@ async fn each_end_in_a_family_is_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_nobody_came_to_tell_of_is_told_by_the_next_one() {
-    let far = Far::new();
-    let longhaul = far.builder().register(Family).start().await.unwrap();
-    let mut news = longhaul.events(Subscription::default());
+    let remote = RemoteStore::new();
+    let longhaul = remote.builder().register(Family).start().await.unwrap();
+    let mut events = longhaul.events(Subscription::default());
     let handle = longhaul
         .submit::<Family>((0, 0))
         .delay(Duration::from_secs(86_400))
         .await
         .unwrap();
 
-    // By a process that died before it said so.
-    far.store
+    // By a process that died before it published its change.
+    remote
+        .store
         .cancel_task(&Access::All, handle.id())
         .await
         .unwrap();
     handle.cancel().await.unwrap();
     longhaul.stop().await;
-    let mut told = Vec::new();
+    let mut published = Vec::new();
 
-    while let Some(Some(Received::Event(event))) = news.next().now_or_never() {
-        told.push(event.event);
+    while let Some(Some(Received::Event(event))) = events.next().now_or_never() {
+        published.push(event.event);
     }
 
-    assert_eq!(told, [EventKind::Submitted, EventKind::Cancelled]);
+    assert_eq!(published, [EventKind::Submitted, EventKind::Cancelled]);
 }

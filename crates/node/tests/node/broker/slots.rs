@@ -1,11 +1,11 @@
-//! Hints that meet nodes without a slot, or without the type.
+//! Hints that reach nodes without a free slot, or without the type.
 
-use longhaul_node::QueueSlots;
+use longhaul::{QueueSlots, TypeSettings};
 use tokio::sync::Semaphore;
 
 use super::*;
 
-/// One at a time, and only when it may.
+/// Runs one at a time, and ends when it may.
 struct Gated(Arc<Semaphore>, Arc<AtomicUsize>);
 
 impl Task for Gated {
@@ -122,7 +122,7 @@ async fn a_hint_that_meets_a_node_without_its_type_finds_one_that_has_it() {
         .await;
 
     fleet.pass(Duration::from_millis(500)).await;
-    // The hint is in the hands of one of them.
+    // One of them has the hint.
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_millis(50)).await;
     knows_not.stop().await;
@@ -141,7 +141,7 @@ async fn a_flood_of_a_type_that_nobody_serves_does_not_hold_up_the_others() {
     });
     let node = fleet.node(slots(10), counted(&runs)).await;
 
-    // More than is ever listed.
+    // More than the dispatcher lists at once.
     for _ in 0..6 {
         client
             .submit_all((0..1_000).map(|_| client.submit::<Unserved>(())))
