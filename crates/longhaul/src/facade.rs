@@ -122,7 +122,8 @@ impl Longhaul {
     /// The same for a type known by name: a plain function, or code in another program.
     ///
     /// ```no_run
-    /// # async fn example(longhaul: &longhaul::Longhaul) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use longhaul::{AnyError, Longhaul};
+    /// # async fn example(longhaul: &Longhaul) -> Result<(), AnyError> {
     /// let handle = longhaul.submit_named::<_, String>("shout", "quiet").owner("u-1").await?;
     /// assert_eq!(handle.result().await?, "QUIET");
     /// # Ok(())

@@ -1,5 +1,5 @@
-//! Fair order: many tasks of one owner do not delay those of another, within a queue, between queues
-//! and between priorities.
+//! Fair order: many tasks of one owner do not delay those of another, within a queue, between
+//! queues and between priorities.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -257,8 +257,8 @@ async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
     gate.add_permits(1);
     let mut freed = 1;
 
-    // In a fleet a hint may come a moment after the slot was free. The task then gets the next slot.
-    // On a busy machine this may happen several times before the consumer of its queue is open.
+    // In a fleet a hint may come a moment after the slot was free. Its task gets the next slot. On
+    // a busy machine this may happen several times before the consumer of its queue is open.
     while database.fleet.is_some() {
         until(async || ended(&database).await == freed && running(&database).await == 4).await;
         if vip.status().await.unwrap() == Status::Running {

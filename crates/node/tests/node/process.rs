@@ -1,5 +1,5 @@
-//! A process on a remote store that is put together here, with a notifier and a broker of the test's
-//! own. The facade makes neither.
+//! A process on a remote store that is put together here, with a notifier and a broker of the
+//! test's own. The facade makes neither.
 
 use std::sync::Arc;
 

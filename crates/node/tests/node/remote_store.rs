@@ -1,5 +1,5 @@
-//! A store behind a link that the test controls. Time is tokio's, which is paused and moves together
-//! with the store's.
+//! A store behind a link that the test controls. Time is tokio's, which is paused and moves
+//! together with the store's.
 
 use std::sync::{
     Arc,
