@@ -229,10 +229,10 @@ async fn who_does_not_run_is_told(database: Home) {
     ] {
         until(async || handle.status().await.unwrap() == status).await;
         // At once, and once more after that.
-        let cancelled = futures::future::try_join_all((0..4).map(|_| handle.cancel()))
+        let answers = futures::future::try_join_all((0..4).map(|_| handle.cancel()))
             .await
             .unwrap();
-        assert_eq!(cancelled, [Status::Cancelled; 4]);
+        assert_eq!(answers, [Status::Cancelled; 4]);
         assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
         cancelled.push((handle.id(), attempt));
     }
