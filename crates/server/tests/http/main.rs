@@ -19,6 +19,7 @@ mod deploy;
 mod live;
 mod long_lived;
 mod metrics;
+mod other_process;
 mod output;
 mod pages;
 mod platform;

@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use longhaul::{
     Builder, Longhaul, RetryPolicy, Status, Subscription, TaskId, TaskRecord,
-    operating::{SqlStore, StoreOptions},
     server::{CancellationToken, IdentityMode, ListenerSettings, Network},
 };
-use longhaul_domain::NodeId;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -134,27 +132,6 @@ impl Server {
             serving,
             database,
         }
-    }
-
-    /// The store as another process has it: its changes are not published in this one.
-    pub(crate) async fn store_of_another_process(&self) -> SqlStore {
-        let options = StoreOptions {
-            is_beside: true,
-            ..StoreOptions::default()
-        };
-        SqlStore::connect(&self.database.url, options)
-            .await
-            .unwrap()
-    }
-
-    /// Registers a node of another process, which may run any type.
-    pub(crate) async fn register_node_of_another_process(&self) {
-        let other = NodeId(uuid::Uuid::from_u128(7));
-        let leases = self.longhaul.engine().leases();
-        leases
-            .register_node(other, "other", "elsewhere", None)
-            .await
-            .unwrap();
     }
 
     pub(crate) async fn send(&self, call: Call) -> Reply {
