@@ -42,7 +42,7 @@ pub(crate) async fn check(
     let token = match api.identity {
         IdentityMode::Tokens => {
             let text = presented_token(&mut request, is_live)?;
-            Some(api.tokens.presented(peer, text))
+            Some(api.tokens.presented(text))
         }
         IdentityMode::Dev | IdentityMode::TrustedHeader { .. } => None,
     };

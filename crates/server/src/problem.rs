@@ -56,8 +56,6 @@ pub enum ApiError {
     ExpiredToken,
     #[error("this token was revoked; request a new one")]
     RevokedToken,
-    #[error("too many unknown tokens from this address; try again in {seconds} s")]
-    TooManyFailures { seconds: u64 },
     #[error("only the gateway may call, and this address is not in its networks")]
     NotTheGateway,
     #[error("this call needs the scope {}", .0.as_str())]
@@ -155,7 +153,6 @@ impl ApiError {
             | Self::UnknownToken
             | Self::ExpiredToken
             | Self::RevokedToken => StatusCode::UNAUTHORIZED,
-            Self::TooManyFailures { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Forbidden(_)
             | Self::CrossSite
             | Self::NotLocal
@@ -188,7 +185,6 @@ impl ApiError {
             Self::UnknownToken => "token_unknown",
             Self::ExpiredToken => "token_expired",
             Self::RevokedToken => "token_revoked",
-            Self::TooManyFailures { .. } => "too_many_failures",
             Self::NotTheGateway => "not_the_gateway",
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
@@ -208,9 +204,6 @@ impl ApiError {
 
     /// When the client may repeat the request.
     fn wait_seconds(&self) -> Option<u64> {
-        if let Self::TooManyFailures { seconds } = self {
-            return Some(*seconds);
-        }
         matches!(self, Self::Store(error) if error.is_transient()).then_some(1)
     }
 

@@ -326,7 +326,6 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::UnknownToken,
         ApiError::ExpiredToken,
         ApiError::RevokedToken,
-        ApiError::TooManyFailures { seconds: 30 },
         ApiError::NotTheGateway,
         ApiError::Forbidden(Scope::Operate),
         ApiError::CrossSite,

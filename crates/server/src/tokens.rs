@@ -3,10 +3,10 @@
 //!
 //! An answer of the store is cached for [`CACHE_TTL`], so that a request does not cost a read. A
 //! revoked token is therefore refused everywhere within that time, and its live streams end. The
-//! cache holds the digest of a token, never the token.
+//! cache holds the digest of a token, never the token. Unknown tokens are told apart by
+//! [`KnownIds`], which reads for all of them together.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::{
     problem::ApiError,
 };
 
-mod failures;
+mod known_ids;
 mod presented;
 
-use failures::TokenFailures;
+use known_ids::KnownIds;
 pub(crate) use presented::presented_token;
 
 /// How long an answer of the store is cached.
@@ -35,14 +35,13 @@ const CACHED_TOKENS: usize = 10_000;
 #[derive(Clone)]
 pub(crate) struct PresentedToken {
     tokens: Arc<Tokens>,
-    peer: IpAddr,
     text: String,
 }
 
 impl PresentedToken {
     /// The token's owner, if the token is valid now.
     pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
-        self.tokens.caller(self.peer, &self.text).await
+        self.tokens.caller(&self.text).await
     }
 
     /// Completes when the token is no longer valid. An unavailable store leaves it valid.
@@ -69,7 +68,7 @@ impl std::fmt::Debug for PresentedToken {
 pub(crate) struct Tokens {
     engine: Arc<Engine>,
     cache: Mutex<HashMap<String, CachedToken>>,
-    failures: TokenFailures,
+    known_ids: KnownIds,
 }
 
 #[derive(Debug, Clone)]
@@ -83,41 +82,27 @@ impl Tokens {
         Self {
             engine,
             cache: Mutex::default(),
-            failures: TokenFailures::default(),
+            known_ids: KnownIds::new(),
         }
     }
 
     /// The token of a request. It is checked when its caller is asked for.
-    pub(crate) fn presented(self: &Arc<Self>, peer: IpAddr, text: String) -> PresentedToken {
+    pub(crate) fn presented(self: &Arc<Self>, text: String) -> PresentedToken {
         PresentedToken {
             tokens: Arc::clone(self),
-            peer,
             text,
         }
     }
 
-    /// The owner of a valid token. An address that presents many unknown tokens has to wait.
-    async fn caller(&self, peer: IpAddr, text: &str) -> Result<Caller, ApiError> {
-        let checked = self.check(peer, text).await;
-
-        // Only an unknown token cost a read; a malformed one did not.
-        if matches!(checked, Err(ApiError::UnknownToken)) {
-            self.failures.record(peer, Instant::now());
-        }
-        checked
-    }
-
-    async fn check(&self, peer: IpAddr, text: &str) -> Result<Caller, ApiError> {
+    /// The owner of a valid token.
+    async fn caller(&self, text: &str) -> Result<Caller, ApiError> {
         let token = TokenText::parse(text).map_err(ApiError::BadToken)?;
         let cached = match self.cached(token.id()) {
             Some(cached) if cached.read_at.elapsed() < CACHE_TTL => cached,
-            // A client with a token that was valid before is not guessing, even if other clients
-            // at its address are.
-            Some(cached) if cached.known.digest.is_of(&token) => self.look_up(token.id()).await?,
-            Some(_) | None => {
-                self.failures.check(peer, Instant::now())?;
+            Some(_) | None if self.known_ids.contains(&self.engine, token.id()).await? => {
                 self.look_up(token.id()).await?
             }
+            Some(_) | None => return Err(ApiError::UnknownToken),
         };
 
         let known = &cached.known;
@@ -144,6 +129,7 @@ impl Tokens {
         let read_at = Instant::now();
         let Some(known) = self.engine.tokens().find_token(id).await?.map(Arc::new) else {
             self.cache.lock().remove(id);
+            self.known_ids.forget(id);
             return Err(ApiError::UnknownToken);
         };
 

@@ -19,13 +19,12 @@ use crate::{
     client::{Call, DEADLINE},
     server::Server,
     socket::{Socket, connect},
-    tokens::{mint, with},
+    tokens::with,
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
     on_every_store![
         a_socket_ends_when_its_token_is_revoked,
-        a_known_token_works_while_others_at_its_address_guess,
         naming_the_queue_of_another_tier_is_refused,
         an_offset_beyond_the_end_starts_the_stream_again,
         changes_of_another_process_are_shown_without_an_event,
@@ -34,8 +33,6 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 const HOUR: u64 = 3_600_000;
-/// Unknown tokens that an address may present before it has to wait.
-const ALLOWED_FAILURES: u64 = 100;
 
 async fn a_socket_ends_when_its_token_is_revoked(store: Backend) {
     let server = Server::with_tokens(store).await;
@@ -64,48 +61,6 @@ async fn a_socket_ends_when_its_token_is_revoked(store: Backend) {
         (u16::from(closed.code), closed.reason.as_str()),
         (1008, "the token is no longer valid")
     );
-}
-
-async fn a_known_token_works_while_others_at_its_address_guess(store: Backend) {
-    let server = Server::with_tokens(store).await;
-    let good = server.token(61, "u-1", &["tasks:read"], None, HOUR).await;
-    let list = || with(Call::get("/api/tasks?size=1"), &good);
-    server.send(list()).await.expect(200);
-    for seed in 0..ALLOWED_FAILURES {
-        server
-            .send(with(Call::get("/api/tasks"), &mint(1_000 + seed)))
-            .await
-            .problem(401, "token_unknown");
-    }
-
-    let guess = || with(Call::get("/api/tasks"), &mint(2_000));
-    server.send(guess()).await.problem(429, "too_many_failures");
-
-    // The cached answer expires and the store is asked again, despite the failures. Only requests
-    // are used here: a live stream would renew the cache for them.
-    server
-        .longhaul
-        .engine()
-        .tokens()
-        .revoke_token(good.id())
-        .await
-        .unwrap();
-
-    let second_lookup = async {
-        loop {
-            let reply = server.send(list()).await;
-            if reply.status != 200 {
-                return reply;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-
-    let reply = tokio::time::timeout(DEADLINE, second_lookup)
-        .await
-        .expect("the store is asked again in time");
-    reply.problem(401, "token_revoked");
-    server.send(guess()).await.problem(429, "too_many_failures");
 }
 
 async fn naming_the_queue_of_another_tier_is_refused(store: Backend) {

@@ -36,6 +36,7 @@ mod submits;
 )]
 mod support;
 mod tokens;
+mod unknown_tokens;
 
 use libtest_mimic::Trial;
 use longhaul_testkit::suite;
@@ -64,6 +65,7 @@ fn main() {
         socket::trials(),
         submits::trials(),
         tokens::trials(),
+        unknown_tokens::trials(),
     ];
 
     let trials: Vec<Trial> = modules.into_iter().flatten().collect();
