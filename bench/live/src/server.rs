@@ -21,6 +21,7 @@ pub(crate) async fn run(folder: PathBuf) -> Result<()> {
     let settings = ListenerSettings {
         connections: 100_000,
         connections_per_address: 100_000,
+        streams_per_owner: 100_000,
         ..ListenerSettings::default()
     };
 

@@ -20,12 +20,16 @@ impl Longhaul {
         settings: ListenerSettings,
         closing: CancellationToken,
     ) -> impl Future<Output = Result<(), ServerError>> + Send + use<> {
-        let api = self.api(identity);
+        let api = self.api(identity, &settings);
         let mounts = self.mounts.clone();
         async move { longhaul_server::serve(listener, api?, mounts, settings, closing).await }
     }
 
-    fn api(&self, identity: IdentityMode) -> Result<Arc<Api>, ServerError> {
+    fn api(
+        &self,
+        identity: IdentityMode,
+        settings: &ListenerSettings,
+    ) -> Result<Arc<Api>, ServerError> {
         let client = &self.client;
         let submissions: Arc<dyn Submissions> = Arc::<Client>::clone(client);
 
@@ -36,6 +40,7 @@ impl Longhaul {
             Arc::clone(&client.files),
             client.engine.catalog().clone(),
             identity,
+            settings,
         )
     }
 }

@@ -9,8 +9,9 @@ use longhaul_engine::{Catalog, Engine, Files, Submissions};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    identity::IdentityMode, live::missed_changes::PeerPresence, observe::HttpMetrics, openapi,
-    problem::ApiError, schemas::Schemas, tokens::Tokens,
+    identity::IdentityMode, listener::ListenerSettings, live::missed_changes::PeerPresence,
+    observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas,
+    stream_limits::StreamLimits, tokens::Tokens,
 };
 
 /// Why a server does not start.
@@ -42,6 +43,7 @@ pub struct Api {
     pub(crate) schemas: Schemas,
     pub(crate) identity: IdentityMode,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) stream_limits: Arc<StreamLimits>,
     pub(crate) document: Bytes,
     pub(crate) http: HttpMetrics,
     pub(crate) peers: PeerPresence,
@@ -58,6 +60,7 @@ impl Api {
         files: Arc<Files>,
         catalog: Catalog,
         identity: IdentityMode,
+        settings: &ListenerSettings,
     ) -> Result<Arc<Self>, ServerError> {
         let schemas = Schemas::compile(&catalog)?;
         let document = openapi::document(&identity)
@@ -79,6 +82,7 @@ impl Api {
             schemas,
             identity,
             tokens,
+            stream_limits: Arc::new(StreamLimits::new(settings)),
             document,
             closing,
         }))

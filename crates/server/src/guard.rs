@@ -16,8 +16,10 @@ use futures::StreamExt as _;
 use crate::{
     api::Api,
     identity::{IdentityMode, Scope, identify},
+    listener::Connection,
     problem::ApiError,
-    route::{Policy, is_live},
+    route::{Policy, is_live, is_probe},
+    stream_limits::StreamSlot,
     tokens::{PresentedToken, presented_token},
 };
 
@@ -30,6 +32,7 @@ pub(crate) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
+    check_connection(&request)?;
     check_site(&api.identity, request.headers())?;
     let Policy::Needs(scope) = policy else {
         return Ok(next.run(request).await);
@@ -57,21 +60,60 @@ pub(crate) async fn check(
         caller.tier = api.engine.tier_of(&caller.owner).await;
     }
 
-    request.extensions_mut().insert(caller);
-    match token {
-        Some(token) if is_live => Ok(run_live(request, next, token).await),
-        Some(_) | None => Ok(next.run(request).await),
+    if !is_live {
+        request.extensions_mut().insert(caller);
+        return Ok(next.run(request).await);
     }
+
+    let token_id = token.as_ref().and_then(PresentedToken::id);
+    let slot = api.stream_limits.try_open(&caller, token_id.as_deref())?;
+    request.extensions_mut().insert(caller);
+    Ok(run_live(request, next, token, slot).await)
 }
 
-/// A stream ends when its token is revoked or expires.
-async fn run_live(mut request: Request, next: Next, token: PresentedToken) -> Response {
-    // The WebSocket watches the token itself.
-    request.extensions_mut().insert(token.clone());
-    let response = next.run(request).await;
+/// Runs a live stream. It holds its slot until it ends, and it ends when its token is revoked or
+/// expires.
+async fn run_live(
+    mut request: Request,
+    next: Next,
+    token: Option<PresentedToken>,
+    slot: StreamSlot,
+) -> Response {
+    // The WebSocket watches the token and holds the slot itself.
+    request.extensions_mut().insert(slot.clone());
+    if let Some(token) = &token {
+        request.extensions_mut().insert(token.clone());
+    }
 
-    let until_refused = Box::pin(token.until_refused());
+    let response = next.run(request).await;
+    if !response.status().is_success() {
+        return response;
+    }
+
+    let until_refused = async move {
+        let _slot = slot;
+        match token {
+            Some(token) => token.until_refused().await,
+            None => std::future::pending().await,
+        }
+    };
+    let until_refused = Box::pin(until_refused);
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(until_refused)))
+}
+
+/// Refuses a connection beyond the limits, unless it is a probe.
+fn check_connection(request: &Request) -> Result<(), ApiError> {
+    let extensions = request.extensions();
+    let connection = extensions.get::<Connection>();
+    let path = extensions.get::<MatchedPath>();
+
+    let is_beyond = connection.is_some_and(|connection| connection.is_for_probes);
+    let is_probe = path.is_some_and(|path| is_probe(path.as_str()));
+    if is_beyond && !is_probe {
+        return Err(ApiError::TooManyConnections);
+    }
+
+    Ok(())
 }
 
 /// Refuses pages of other sites: a browser's `Origin` must be this host. In `dev` mode the `Host`

@@ -25,6 +25,7 @@ mod route;
 mod router;
 mod schemas;
 mod socket;
+mod stream_limits;
 mod tokens;
 
 pub use api::{Api, ServerError};

@@ -1,15 +1,13 @@
 //! The accept loop. It bounds the number of connections, the time that the head of a request takes,
 //! and the time that a response may stay unread. HTTP/1.1 only.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Router, body::Body, http::Request};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{
     sync::CancellationToken,
@@ -25,18 +23,22 @@ use crate::{
     router::router,
 };
 
+mod limits;
 mod write_timeout;
 
+use limits::{ConnectionLimits, ConnectionSlot};
 use write_timeout::WriteTimeout;
 
 /// The pause after a failed accept, usually because the process has no free file handle.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Headers of one request.
 const HEADERS: usize = 64;
+/// How long the head of a request may take on a connection that is reserved for probes.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The buffer of one connection in bytes. The head of a request must fit.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Bounds on connections.
+/// Bounds on connections and what they may use.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerSettings {
     /// How long the head of a request may take. Also how long a connection may idle between two
@@ -48,6 +50,12 @@ pub struct ListenerSettings {
     pub connections: usize,
     /// Concurrent connections from one address.
     pub connections_per_address: usize,
+    /// Connections beyond these limits that may ask for `/healthz` and `/readyz` only.
+    pub probe_connections: usize,
+    /// Live streams of one token.
+    pub streams_per_token: usize,
+    /// Live streams of one owner. A caller with the scope `admin` is exempt.
+    pub streams_per_owner: usize,
     /// How long open requests may take after shutdown begins.
     pub drain: Duration,
 }
@@ -59,6 +67,9 @@ impl Default for ListenerSettings {
             write_timeout: Duration::from_secs(30),
             connections: 10_000,
             connections_per_address: 6_000,
+            probe_connections: 16,
+            streams_per_token: 2_000,
+            streams_per_owner: 200,
             drain: Duration::from_secs(10),
         }
     }
@@ -130,8 +141,13 @@ impl Server {
             tracing::debug!(%peer, "listener: connection limit reached; closing the connection");
             return;
         };
+        let mut settings = self.settings;
+        if slot.is_for_probes() {
+            settings.header_timeout = settings.header_timeout.min(PROBE_TIMEOUT);
+        }
         let connection = Connection {
             abort: self.abort.clone(),
+            is_for_probes: slot.is_for_probes(),
             _slot: Arc::new((slot, self.open.token())),
         };
 
@@ -140,7 +156,7 @@ impl Server {
             stream,
             peer,
             self.router.clone(),
-            self.settings,
+            settings,
             connection,
             self.closing.clone(),
         ));
@@ -168,6 +184,8 @@ async fn serve_connection(
     closing: CancellationToken,
 ) {
     let abort = connection.abort.clone();
+    // A connection that is reserved for probes answers one of them.
+    let keep_alive = !connection.is_for_probes;
 
     // Responses are small and written whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
@@ -182,6 +200,7 @@ async fn serve_connection(
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.header_timeout)
+        .keep_alive(keep_alive)
         .max_headers(HEADERS)
         .max_buf_size(BUFFER_BYTES)
         .serve_connection(io, service)
@@ -211,6 +230,8 @@ async fn serve_connection(
 #[derive(Debug, Clone)]
 pub(crate) struct Connection {
     abort: CancellationToken,
+    /// Whether it is beyond the limits, so that it may ask for probes only.
+    pub(crate) is_for_probes: bool,
     _slot: Arc<(ConnectionSlot, TaskTrackerToken)>,
 }
 
@@ -218,95 +239,5 @@ impl Connection {
     /// Completes when the time to drain is over and the connection must close at once.
     pub(crate) async fn aborted(&self) {
         self.abort.cancelled().await;
-    }
-}
-
-/// Counts connections, in all and by address.
-#[derive(Debug)]
-struct ConnectionLimits {
-    total: usize,
-    per_address: usize,
-    /// Never held across an await.
-    open: Mutex<OpenConnections>,
-}
-
-#[derive(Debug, Default)]
-struct OpenConnections {
-    total: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-impl ConnectionLimits {
-    fn new(settings: ListenerSettings) -> Self {
-        Self {
-            total: settings.connections,
-            per_address: settings.connections_per_address,
-            open: Mutex::default(),
-        }
-    }
-
-    /// A slot for a connection from this address, unless a limit is reached.
-    fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
-        // One lock for check and count, so that two connections cannot take the last slot.
-        let mut open = self.open.lock();
-        let from_address = open.by_address.get(&address).copied().unwrap_or(0);
-        if open.total >= self.total || from_address >= self.per_address {
-            return None;
-        }
-
-        open.total += 1;
-        open.by_address.insert(address, from_address + 1);
-        Some(ConnectionSlot {
-            limits: Arc::clone(self),
-            address,
-        })
-    }
-}
-
-/// One counted connection. Dropping it frees the slot.
-#[derive(Debug)]
-struct ConnectionSlot {
-    limits: Arc<ConnectionLimits>,
-    address: IpAddr,
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        let mut open = self.limits.open.lock();
-        open.total -= 1;
-
-        let from_address = open.by_address.entry(self.address).or_default();
-        *from_address = from_address.saturating_sub(1);
-        // An address without connections is forgotten, or the map would grow for ever.
-        if *from_address == 0 {
-            open.by_address.remove(&self.address);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn connections_are_counted_in_all_and_by_address() {
-        let settings = ListenerSettings {
-            connections: 3,
-            connections_per_address: 2,
-            ..ListenerSettings::default()
-        };
-        let limits = Arc::new(ConnectionLimits::new(settings));
-        let [one, two] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
-
-        let first = limits.try_acquire(one);
-        let _second = limits.try_acquire(one).unwrap();
-        assert!(limits.try_acquire(one).is_none(), "limit of the address");
-
-        let _third = limits.try_acquire(two).unwrap();
-        assert!(limits.try_acquire(two).is_none(), "limit of the server");
-
-        drop(first);
-        assert!(limits.try_acquire(two).is_some());
-        assert_eq!(limits.open.lock().by_address.len(), 2);
     }
 }

@@ -56,6 +56,10 @@ pub enum ApiError {
     ExpiredToken,
     #[error("this token was revoked; request a new one")]
     RevokedToken,
+    #[error("{limit} live streams are open, and no more are allowed; close one first")]
+    TooManyStreams { limit: usize },
+    #[error("too many connections are open; only /healthz and /readyz are answered now")]
+    TooManyConnections,
     #[error("only the gateway may call, and this address is not in its networks")]
     NotTheGateway,
     #[error("this call needs the scope {}", .0.as_str())]
@@ -153,6 +157,7 @@ impl ApiError {
             | Self::UnknownToken
             | Self::ExpiredToken
             | Self::RevokedToken => StatusCode::UNAUTHORIZED,
+            Self::TooManyStreams { .. } | Self::TooManyConnections => StatusCode::TOO_MANY_REQUESTS,
             Self::Forbidden(_)
             | Self::CrossSite
             | Self::NotLocal
@@ -185,6 +190,8 @@ impl ApiError {
             Self::UnknownToken => "token_unknown",
             Self::ExpiredToken => "token_expired",
             Self::RevokedToken => "token_revoked",
+            Self::TooManyStreams { .. } => "too_many_streams",
+            Self::TooManyConnections => "too_many_connections",
             Self::NotTheGateway => "not_the_gateway",
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
@@ -204,7 +211,9 @@ impl ApiError {
 
     /// When the client may repeat the request.
     fn wait_seconds(&self) -> Option<u64> {
-        matches!(self, Self::Store(error) if error.is_transient()).then_some(1)
+        let is_busy = matches!(self, Self::TooManyStreams { .. } | Self::TooManyConnections)
+            || matches!(self, Self::Store(error) if error.is_transient());
+        is_busy.then_some(1)
     }
 
     /// The `WWW-Authenticate` header of token errors.

@@ -326,6 +326,8 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::UnknownToken,
         ApiError::ExpiredToken,
         ApiError::RevokedToken,
+        ApiError::TooManyStreams { limit: 200 },
+        ApiError::TooManyConnections,
         ApiError::NotTheGateway,
         ApiError::Forbidden(Scope::Operate),
         ApiError::CrossSite,

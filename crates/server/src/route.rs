@@ -54,6 +54,11 @@ pub(crate) fn is_live(path: &str) -> bool {
         .any(|end| path.ends_with(end))
 }
 
+/// Whether the path is for probes, which are answered beyond the limits on connections.
+pub(crate) fn is_probe(path: &str) -> bool {
+    ["/healthz", "/readyz"].contains(&path)
+}
+
 pub(crate) struct Route {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,

@@ -39,6 +39,12 @@ pub(crate) struct PresentedToken {
 }
 
 impl PresentedToken {
+    /// The public part of the token.
+    pub(crate) fn id(&self) -> Option<String> {
+        let token = TokenText::parse(&self.text).ok()?;
+        Some(token.id().to_owned())
+    }
+
     /// The token's owner, if the token is valid now.
     pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
         self.tokens.caller(&self.text).await

@@ -30,6 +30,14 @@ section! {
         pub connections: usize = settings.connections,
         /// Connections at once from one address. Behind a gateway, all come from one address.
         pub connections_per_address: usize = settings.connections_per_address,
+        /// Places beyond these limits for connections that ask for `/healthz` or `/readyz`. Any
+        /// other request there is a 429.
+        pub probe_connections: usize = settings.probe_connections,
+        /// Live streams at once of one token. Further ones are a 429.
+        pub streams_per_token: usize = settings.streams_per_token,
+        /// Live streams at once of one owner, with all tokens together. Callers with the scope
+        /// `admin` are exempt.
+        pub streams_per_owner: usize = settings.streams_per_owner,
         /// How long open requests may take after a stop.
         pub drain: WireDuration = WireDuration(settings.drain),
     }
@@ -81,6 +89,9 @@ impl Http {
         for (name, count) in [
             ("http.connections", self.connections),
             ("http.connections_per_address", self.connections_per_address),
+            ("http.probe_connections", self.probe_connections),
+            ("http.streams_per_token", self.streams_per_token),
+            ("http.streams_per_owner", self.streams_per_owner),
         ] {
             ensure!(count > 0, "{name} is 0; allowed: at least 1");
         }
@@ -94,6 +105,9 @@ impl Http {
             write_timeout: self.write_timeout.0,
             connections: self.connections,
             connections_per_address: self.connections_per_address,
+            probe_connections: self.probe_connections,
+            streams_per_token: self.streams_per_token,
+            streams_per_owner: self.streams_per_owner,
             drain: self.drain.0,
         }
     }

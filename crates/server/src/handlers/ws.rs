@@ -16,6 +16,7 @@ use crate::{
     openapi::Doc,
     problem::ApiError,
     socket::{self, MESSAGE_BYTES},
+    stream_limits::StreamSlot,
     tokens::PresentedToken,
 };
 
@@ -36,6 +37,7 @@ pub(crate) async fn connect(
     caller: Caller,
     Extension(connection): Extension<Connection>,
     token: Option<Extension<PresentedToken>>,
+    Extension(slot): Extension<StreamSlot>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|_| ApiError::NotWebSocket)?;
@@ -55,11 +57,11 @@ pub(crate) async fn connect(
             }
         };
 
-        // The connection counts as open until the socket has ended.
+        // The connection and the stream count as open until the socket has ended.
         tokio::select! {
             () = socket::serve(socket, api, caller.access(), until_refused) => {}
             () = connection.aborted() => {}
         }
-        drop(connection);
+        drop((connection, slot));
     }))
 }

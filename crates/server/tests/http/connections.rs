@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     once![
         a_slow_request_head_and_an_idle_connection_time_out,
         connections_of_one_address_are_limited,
+        probes_are_answered_beyond_the_limit_and_other_requests_get_a_429,
         shutdown_ends_streams_and_refuses_connections,
         a_connection_serves_many_requests,
         a_chunked_body_over_the_limit_is_refused,
@@ -92,6 +93,25 @@ async fn connections_of_one_address_are_limited() {
     tokio::time::timeout(DEADLINE, answered)
         .await
         .expect("a free connection in time");
+}
+
+async fn probes_are_answered_beyond_the_limit_and_other_requests_get_a_429() {
+    let settings = ListenerSettings {
+        connections_per_address: 2,
+        ..ListenerSettings::default()
+    };
+    let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
+    let _first = Call::get("/api/events").follow(server.address).await;
+    let _second = Call::get("/api/events").follow(server.address).await;
+
+    // More than there are reserved places, one after the other.
+    for _ in 0..40 {
+        server.get("/healthz").await.expect(200);
+        server.get("/readyz").await.expect(200);
+        let refused = server.get("/api/tasks").await;
+        assert_eq!(refused.headers["retry-after"], "1");
+        refused.problem(429, "too_many_connections");
+    }
 }
 
 async fn shutdown_ends_streams_and_refuses_connections() {

@@ -29,6 +29,7 @@ mod reads;
 mod refusals;
 mod slow_clients;
 mod socket;
+mod stream_limits;
 mod submits;
 #[expect(
     dead_code,
@@ -62,6 +63,7 @@ fn main() {
         reads::trials(),
         refusals::trials(),
         slow_clients::trials(),
+        stream_limits::trials(),
         socket::trials(),
         submits::trials(),
         tokens::trials(),

@@ -137,14 +137,14 @@ fn space(folder: &Path) -> Check {
 
 /// Whether the limit of open files allows as many connections as are configured.
 pub(super) fn handles(config: &Config) -> Check {
-    let wanted = u64::try_from(config.http.connections)
+    let connections = config.http.connections;
+    let sockets = connections.saturating_add(config.http.probe_connections);
+    let wanted = u64::try_from(sockets)
         .unwrap_or(u64::MAX)
         .saturating_add(OTHER_FILES);
 
     // A node raises its limit to the maximum when it starts.
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
-    let connections = config.http.connections;
-
     let Some(most) = most.filter(|most| *most < wanted) else {
         let found = format!("enough for {connections} connections");
         return Check::ok("open files", found);
