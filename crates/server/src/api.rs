@@ -9,9 +9,9 @@ use longhaul_engine::{Catalog, Engine, Files, Submissions};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    identity::IdentityMode, listener::ListenerSettings, live::missed_changes::PeerPresence,
-    observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas,
-    stream_limits::StreamLimits, tokens::Tokens,
+    body::BodyBudget, identity::IdentityMode, listener::ListenerSettings,
+    live::missed_changes::PeerPresence, observe::HttpMetrics, openapi, problem::ApiError,
+    schemas::Schemas, stream_limits::StreamLimits, tokens::Tokens,
 };
 
 /// Why a server does not start.
@@ -44,6 +44,7 @@ pub struct Api {
     pub(crate) identity: IdentityMode,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) stream_limits: Arc<StreamLimits>,
+    pub(crate) body_budget: Arc<BodyBudget>,
     pub(crate) document: Bytes,
     pub(crate) http: HttpMetrics,
     pub(crate) peers: PeerPresence,
@@ -82,6 +83,7 @@ impl Api {
             schemas,
             identity,
             tokens,
+            body_budget: Arc::new(BodyBudget::new(settings)),
             stream_limits: Arc::new(StreamLimits::new(settings)),
             document,
             closing,

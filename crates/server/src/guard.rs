@@ -60,12 +60,17 @@ pub(crate) async fn check(
         caller.tier = api.engine.tier_of(&caller.owner).await;
     }
 
+    let token_id = token.as_ref().and_then(PresentedToken::id);
     if !is_live {
+        let holder = token_id.as_ref().unwrap_or(&caller.owner);
+        let reservation = api.body_budget.try_reserve(holder, request.body())?;
         request.extensions_mut().insert(caller);
-        return Ok(next.run(request).await);
+
+        let response = next.run(request).await;
+        drop(reservation);
+        return Ok(response);
     }
 
-    let token_id = token.as_ref().and_then(PresentedToken::id);
     let slot = api.stream_limits.try_open(&caller, token_id.as_deref())?;
     request.extensions_mut().insert(caller);
     Ok(run_live(request, next, token, slot).await)

@@ -17,6 +17,7 @@ use tower::ServiceExt as _;
 
 use crate::{
     api::{Api, ServerError},
+    body::ArrivingBody,
     guard::Peer,
     identity::IdentityMode,
     mount::{Mount, with_mounts},
@@ -56,6 +57,12 @@ pub struct ListenerSettings {
     pub streams_per_token: usize,
     /// Live streams of one owner. A caller with the scope `admin` is exempt.
     pub streams_per_owner: usize,
+    /// Bytes of request bodies in memory.
+    pub body_bytes: usize,
+    /// Bytes of request bodies in memory that one token may use, or one user without tokens.
+    pub body_bytes_per_token: usize,
+    /// The least rate of a request body, in bytes a second.
+    pub body_rate: usize,
     /// How long open requests may take after shutdown begins.
     pub drain: Duration,
 }
@@ -70,6 +77,9 @@ impl Default for ListenerSettings {
             probe_connections: 16,
             streams_per_token: 2_000,
             streams_per_owner: 200,
+            body_bytes: 64 * 1024 * 1024,
+            body_bytes_per_token: 32 * 1024 * 1024,
+            body_rate: 16 * 1024,
             drain: Duration::from_secs(10),
         }
     }
@@ -190,7 +200,9 @@ async fn serve_connection(
     // Responses are small and written whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
-        let mut request = request.map(Body::new);
+        let (parts, body) = request.into_parts();
+        let body = ArrivingBody::new(&parts.headers, Body::new(body), settings.body_rate);
+        let mut request = Request::from_parts(parts, Body::new(body));
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(connection.clone());
         router.clone().oneshot(request)

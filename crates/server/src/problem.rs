@@ -25,6 +25,8 @@ pub enum ApiError {
     TooLarge,
     #[error("the body did not arrive in time")]
     SlowBody,
+    #[error("too many request bodies are being read; send this one again")]
+    TooManyBodies,
     #[error("the connection broke before the body was complete")]
     BrokenBody,
     #[error("send the body as Content-Type: application/json")]
@@ -166,7 +168,7 @@ impl ApiError {
             Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Draining | Self::TooManyBodies => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unwritable | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -177,6 +179,7 @@ impl ApiError {
             Self::NotJson { .. } => "invalid_json",
             Self::TooLarge => "body_too_large",
             Self::SlowBody => "body_too_slow",
+            Self::TooManyBodies => "too_many_bodies",
             Self::BrokenBody => "body_incomplete",
             Self::NotJsonType => "not_json",
             Self::Encoded => "encoding_not_supported",
@@ -211,8 +214,10 @@ impl ApiError {
 
     /// When the client may repeat the request.
     fn wait_seconds(&self) -> Option<u64> {
-        let is_busy = matches!(self, Self::TooManyStreams { .. } | Self::TooManyConnections)
-            || matches!(self, Self::Store(error) if error.is_transient());
+        let is_busy = match self {
+            Self::TooManyStreams { .. } | Self::TooManyConnections | Self::TooManyBodies => true,
+            other => matches!(other, Self::Store(error) if error.is_transient()),
+        };
         is_busy.then_some(1)
     }
 
@@ -297,7 +302,8 @@ impl IntoResponse for ApiError {
         let status = self.status();
         let wait = self.wait_seconds();
         let challenge = self.challenge();
-        if status.is_server_error() && !matches!(self, Self::Draining) {
+        let is_expected = matches!(self, Self::Draining | Self::TooManyBodies);
+        if status.is_server_error() && !is_expected {
             // Failed requests are logged only here.
             tracing::error!(error = %self, code = self.code(), "request failed");
         }

@@ -309,6 +309,7 @@ fn one_of_each() -> Vec<ApiError> {
         },
         ApiError::TooLarge,
         ApiError::SlowBody,
+        ApiError::TooManyBodies,
         ApiError::BrokenBody,
         ApiError::NotJsonType,
         ApiError::Encoded,

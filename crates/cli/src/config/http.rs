@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, check_waits, keys::section};
 
+/// The largest body of a request, in bytes.
+const LARGEST_BODY: usize = 1024 * 1024;
+
 section! {
     /// The HTTP API.
     pub struct Http with settings: ListenerSettings {
@@ -38,6 +41,14 @@ section! {
         /// Live streams at once of one owner, with all tokens together. Callers with the scope
         /// `admin` are exempt.
         pub streams_per_owner: usize = settings.streams_per_owner,
+        /// Bytes of request bodies in memory at once. A body beyond is a 503, and may be sent
+        /// again.
+        pub body_bytes: usize = settings.body_bytes,
+        /// Bytes of request bodies in memory at once of one token, or of one user without tokens.
+        pub body_bytes_per_token: usize = settings.body_bytes_per_token,
+        /// The least rate of a request body, in bytes a second. A body has 5 seconds and the time
+        /// that its bytes take at this rate.
+        pub body_rate: usize = settings.body_rate,
         /// How long open requests may take after a stop.
         pub drain: WireDuration = WireDuration(settings.drain),
     }
@@ -92,8 +103,19 @@ impl Http {
             ("http.probe_connections", self.probe_connections),
             ("http.streams_per_token", self.streams_per_token),
             ("http.streams_per_owner", self.streams_per_owner),
+            ("http.body_rate", self.body_rate),
         ] {
             ensure!(count > 0, "{name} is 0; allowed: at least 1");
+        }
+
+        for (name, bytes) in [
+            ("http.body_bytes", self.body_bytes),
+            ("http.body_bytes_per_token", self.body_bytes_per_token),
+        ] {
+            ensure!(
+                bytes >= LARGEST_BODY,
+                "{name} is {bytes}; allowed: at least {LARGEST_BODY}, one body of the largest size"
+            );
         }
 
         Ok(())
@@ -108,6 +130,9 @@ impl Http {
             probe_connections: self.probe_connections,
             streams_per_token: self.streams_per_token,
             streams_per_owner: self.streams_per_owner,
+            body_bytes: self.body_bytes,
+            body_bytes_per_token: self.body_bytes_per_token,
+            body_rate: self.body_rate,
             drain: self.drain.0,
         }
     }

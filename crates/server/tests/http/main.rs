@@ -12,6 +12,7 @@
 
 mod access;
 mod artifacts;
+mod bodies;
 mod changes;
 mod connections;
 mod correlation;
@@ -48,6 +49,7 @@ fn main() {
     let modules = [
         access::trials(),
         artifacts::trials(),
+        bodies::trials(),
         changes::trials(),
         connections::trials(),
         correlation::trials(),

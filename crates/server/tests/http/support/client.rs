@@ -186,7 +186,7 @@ pub(crate) async fn read_until(
     }
 }
 
-fn read_reply(text: &str) -> Reply {
+pub(crate) fn read_reply(text: &str) -> Reply {
     let (head, body) = text
         .split_once("\r\n\r\n")
         .unwrap_or_else(|| panic!("no answer: {text:?}"));

@@ -1,8 +1,6 @@
 //! Request bodies: bounded in size and time. An invalid body is refused with the field, or with the
 //! line and column where it stops being JSON.
 
-use std::time::Duration;
-
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequest, Request},
@@ -14,10 +12,15 @@ use serde_json::error::Category;
 
 use crate::problem::ApiError;
 
+mod arriving;
+mod budget;
+
+pub(crate) use arriving::ArrivingBody;
+use arriving::TooSlow;
+pub(crate) use budget::BodyBudget;
+
 /// The largest body.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
-/// How long a body may take to arrive: 1 MiB at 35 KiB/s.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// A JSON body of type `T`.
 #[derive(Debug)]
@@ -128,12 +131,12 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
         return Err(ApiError::TooLarge);
     }
 
-    let collected = tokio::time::timeout(BODY_TIME, collect(body)).await;
-    collected.unwrap_or(Err(ApiError::SlowBody))
+    // The length is within the budget, so it is allocated at once instead of by doubling.
+    collect(body, announced.unwrap_or(0)).await
 }
 
-async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
-    let mut collected = Vec::new();
+async fn collect(mut body: Body, announced: usize) -> Result<Bytes, ApiError> {
+    let mut collected = Vec::with_capacity(announced);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else {
@@ -149,13 +152,18 @@ async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
     Ok(collected.into())
 }
 
-/// Why a body does not arrive. Bodies of mounted applications are bounded by a layer, whose error
-/// is among the causes.
+/// Why a body does not arrive: what bounds it is among the causes.
 fn broken(error: &axum::Error) -> ApiError {
-    let mut causes =
-        std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
-    if causes.any(<dyn std::error::Error>::is::<LengthLimitError>) {
-        ApiError::TooLarge
+    let causes =
+        || std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
+
+    // Bodies of mounted applications are bounded by a layer.
+    if causes().any(<dyn std::error::Error>::is::<LengthLimitError>) {
+        return ApiError::TooLarge;
+    }
+
+    if causes().any(<dyn std::error::Error>::is::<TooSlow>) {
+        ApiError::SlowBody
     } else {
         ApiError::BrokenBody
     }
