@@ -28,8 +28,8 @@ pub mod testing;
 #[cfg(feature = "server")]
 pub mod server {
     pub use longhaul_server::{
-        ApiError, Caller, EmptyBody, IdentityMode, JsonBody, ListenerSettings, Mount, Network,
-        OptionalBody, Policy, RouteInfo, Scope, ServerError, TextBody, Verb, accepted, ok,
+        ApiError, Caller, EmptyBody, Gateway, IdentityMode, JsonBody, ListenerSettings, Mount,
+        Network, OptionalBody, Policy, RouteInfo, Scope, ServerError, TextBody, Verb, accepted, ok,
         route_table,
     };
     pub use tokio_util::sync::CancellationToken;

@@ -47,7 +47,7 @@ pub(crate) async fn check(
             let text = presented_token(&mut request, is_live)?;
             Some(api.tokens.presented(text))
         }
-        IdentityMode::Dev | IdentityMode::TrustedHeader { .. } => None,
+        IdentityMode::Dev | IdentityMode::TrustedHeader(_) => None,
     };
 
     let mut caller = identify(&api.identity, peer, request.headers(), token.as_ref()).await?;
@@ -121,9 +121,9 @@ fn check_connection(request: &Request) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Refuses pages of other sites: a browser's `Origin` must be this host. In `dev` mode the `Host`
-/// must be a loopback name, which also refuses a foreign name that resolves to this machine (DNS
-/// rebinding).
+/// Refuses pages of other sites: a browser's `Origin` must be this host, or one of the gateway's. In
+/// `dev` mode the `Host` must be a loopback name, which also refuses a foreign name that resolves to
+/// this machine (DNS rebinding).
 fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers
         .get(header::HOST)
@@ -140,9 +140,18 @@ fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> 
         .to_str()
         .ok()
         .and_then(|text| text.parse::<Uri>().ok());
-    match (from.as_ref().and_then(Uri::authority), authority) {
-        (Some(from), Some(host)) if *from == host => Ok(()),
-        _ => Err(ApiError::CrossSite),
+    let Some(from) = from.as_ref().and_then(Uri::authority) else {
+        return Err(ApiError::CrossSite);
+    };
+
+    let is_listed = match mode {
+        IdentityMode::TrustedHeader(gateway) => gateway.is_listed(from),
+        IdentityMode::Dev | IdentityMode::Tokens => false,
+    };
+    if is_listed || authority.is_some_and(|host| *from == host) {
+        Ok(())
+    } else {
+        Err(ApiError::CrossSite)
     }
 }
 
@@ -158,6 +167,7 @@ fn is_loopback(authority: &Authority) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::Gateway;
 
     fn checked(mode: IdentityMode, host: &str, origin: Option<&str>) -> Result<(), ApiError> {
         let mut headers = HeaderMap::new();
@@ -168,7 +178,7 @@ mod tests {
         check_site(&mode, &headers)
     }
 
-    const GATEWAY: IdentityMode = IdentityMode::TrustedHeader { from: Vec::new() };
+    const GATEWAY: IdentityMode = IdentityMode::TrustedHeader(Gateway::within(Vec::new()));
 
     #[test]
     fn dev_mode_accepts_only_loopback_hosts() {
@@ -205,5 +215,15 @@ mod tests {
         ] {
             assert!(from(origin).is_err(), "{origin}");
         }
+
+        // A gateway may call under another name than the page has.
+        let names = ["tasks.example".to_owned()];
+        let gateway = Gateway::within(Vec::new()).with_hosts(&names).unwrap();
+        let behind = |origin| {
+            let mode = IdentityMode::TrustedHeader(gateway.clone());
+            checked(mode, "10.0.0.1:7080", Some(origin))
+        };
+        assert!(behind("https://tasks.example").is_ok());
+        assert!(behind("https://evil.example").is_err());
     }
 }

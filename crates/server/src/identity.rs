@@ -10,7 +10,7 @@ use axum::{
 };
 use longhaul_domain::{bounds, contract::store::Access};
 
-use crate::{network::Network, problem::ApiError, tokens::PresentedToken};
+use crate::{gateway::Gateway, problem::ApiError, tokens::PresentedToken};
 
 /// The gateway's header with the user's id.
 const USER: &str = "x-user-id";
@@ -29,10 +29,7 @@ pub enum IdentityMode {
     /// Trusts every program on this machine to be the user that it names.
     Dev,
     /// Trusts the headers of a gateway that has authenticated the caller.
-    TrustedHeader {
-        /// Networks of the gateway. Calls from other addresses are refused.
-        from: Vec<Network>,
-    },
+    TrustedHeader(Gateway),
     /// Requires an access token that the store knows.
     Tokens,
 }
@@ -152,11 +149,8 @@ pub(crate) async fn identify(
                 ..Caller::new(owner, scopes, tier(headers)?)
             })
         }
-        IdentityMode::TrustedHeader { from } => {
-            if !from.iter().any(|network| network.contains(peer)) {
-                return Err(ApiError::NotTheGateway);
-            }
-
+        IdentityMode::TrustedHeader(gateway) => {
+            gateway.check(peer, headers)?;
             let owner = user(headers)?.ok_or(ApiError::Unidentified)?.to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write]);
             Ok(Caller::new(owner, scopes, tier(headers)?))
@@ -214,6 +208,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
+    use crate::network::Network;
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -260,9 +255,7 @@ mod tests {
 
     #[test]
     fn a_gateway_must_name_the_user() {
-        let mode = IdentityMode::TrustedHeader {
-            from: Network::LOOPBACK.to_vec(),
-        };
+        let mode = IdentityMode::TrustedHeader(Gateway::within(Network::LOOPBACK.to_vec()));
         let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
         let spoofed = identified(&mode, elsewhere, &[("x-user-id", "u-1")]);
         assert!(matches!(spoofed, Err(ApiError::NotTheGateway)));
@@ -277,9 +270,7 @@ mod tests {
 
     #[test]
     fn the_gateway_decides_the_tier_and_the_caller_does_not() {
-        let mode = IdentityMode::TrustedHeader {
-            from: Network::LOOPBACK.to_vec(),
-        };
+        let mode = IdentityMode::TrustedHeader(Gateway::within(Network::LOOPBACK.to_vec()));
         let identified = |more: &[(&'static str, &'static str)]| {
             identified(&mode, HERE, &[&[("x-user-id", "u-1")], more].concat())
         };

@@ -5,6 +5,7 @@ mod body;
 mod cursor;
 mod download;
 mod event_stream;
+mod gateway;
 mod guard;
 mod handlers;
 mod identity;
@@ -30,6 +31,7 @@ mod tokens;
 
 pub use api::{Api, ServerError};
 pub use body::{EmptyBody, JsonBody, OptionalBody, TextBody};
+pub use gateway::Gateway;
 pub use identity::{Caller, IdentityMode, Scope};
 pub use listener::{ListenerSettings, serve};
 pub use mount::Mount;

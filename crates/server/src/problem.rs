@@ -62,8 +62,10 @@ pub enum ApiError {
     TooManyStreams { limit: usize },
     #[error("too many connections are open; only /healthz and /readyz are answered now")]
     TooManyConnections,
-    #[error("only the gateway may call, and this address is not in its networks")]
+    #[error("only the gateway may call: from its networks, and with its secret if it has one")]
     NotTheGateway,
+    #[error("this API is not called by this name; identity.hosts lists its names")]
+    UnknownHost,
     #[error("this call needs the scope {}", .0.as_str())]
     Forbidden(Scope),
     #[error("pages of other sites may not call this API")]
@@ -164,6 +166,7 @@ impl ApiError {
             | Self::CrossSite
             | Self::NotLocal
             | Self::NotTheGateway
+            | Self::UnknownHost
             | Self::BadSignature => StatusCode::FORBIDDEN,
             Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
@@ -196,6 +199,7 @@ impl ApiError {
             Self::TooManyStreams { .. } => "too_many_streams",
             Self::TooManyConnections => "too_many_connections",
             Self::NotTheGateway => "not_the_gateway",
+            Self::UnknownHost => "unknown_host",
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
             Self::NotLocal => "not_local",

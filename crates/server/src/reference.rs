@@ -330,6 +330,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::TooManyStreams { limit: 200 },
         ApiError::TooManyConnections,
         ApiError::NotTheGateway,
+        ApiError::UnknownHost,
         ApiError::Forbidden(Scope::Operate),
         ApiError::CrossSite,
         ApiError::NotLocal,

@@ -7,7 +7,7 @@ use eventsource_stream::Eventsource as _;
 use futures::StreamExt as _;
 use longhaul::{
     Longhaul, Status, TaskId, TaskRecord,
-    server::{CancellationToken, IdentityMode, ListenerSettings, Network},
+    server::{CancellationToken, Gateway, IdentityMode, ListenerSettings, Network},
 };
 use longhaul_novel::{
     Library, Settings, install_with,
@@ -63,9 +63,7 @@ impl World {
 
         let serving = longhaul.serve(
             listener,
-            IdentityMode::TrustedHeader {
-                from: Network::LOOPBACK.to_vec(),
-            },
+            IdentityMode::TrustedHeader(Gateway::within(Network::LOOPBACK.to_vec())),
             ListenerSettings::default(),
             closing.clone(),
         );

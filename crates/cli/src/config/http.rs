@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, ensure};
 use longhaul::{
     operating::{TokenText, WireDuration},
-    server::{IdentityMode, ListenerSettings, Network},
+    server::{Gateway, IdentityMode, ListenerSettings, Network},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Config, check_waits, keys::section};
+use super::{Config, SecretText, check_waits, keys::section};
 
 /// The largest body of a request, in bytes.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -64,6 +64,13 @@ section! {
         /// The networks that the gateway of `trusted-header` calls from. Calls from elsewhere are
         /// refused, whatever their headers say.
         pub trusted_from: Vec<String> = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()],
+        /// The names of this API, `tasks.example.com`, that `trusted-header` accepts in `Host` and
+        /// `Origin`; empty accepts every name. Without it or `identity.gateway_secret`, a page that
+        /// gives its own name the address of this API can call it from a browser there.
+        pub hosts: Vec<String> = Vec::new(),
+        /// A secret of at least 16 bytes that the gateway of `trusted-header` sends as
+        /// `X-Gateway-Secret`. Calls without it are refused.
+        pub gateway_secret: Option<SecretText> = None,
         /// The name of the deployment in new tokens, `lh_live_…`: 1 to 12 characters of a-z and
         /// 0-9.
         pub environment: String = "live".to_owned(),
@@ -140,7 +147,7 @@ impl Http {
 
 impl Identity {
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        self.networks()?;
+        self.gateway()?;
         // Minting a token checks the environment's name.
         TokenText::mint(&self.environment, || 0).context("identity.environment")?;
 
@@ -150,11 +157,29 @@ impl Identity {
     pub fn settings(&self) -> anyhow::Result<IdentityMode> {
         Ok(match self.mode {
             IdentityKind::Tokens => IdentityMode::Tokens,
-            IdentityKind::TrustedHeader => IdentityMode::TrustedHeader {
-                from: self.networks()?,
-            },
+            IdentityKind::TrustedHeader => IdentityMode::TrustedHeader(self.gateway()?),
             IdentityKind::Dev => IdentityMode::Dev,
         })
+    }
+
+    /// Whether a page that gives its own name the address of this API could call it.
+    pub fn trusts_every_page(&self) -> bool {
+        self.mode == IdentityKind::TrustedHeader
+            && self.hosts.is_empty()
+            && self.gateway_secret.is_none()
+    }
+
+    fn gateway(&self) -> anyhow::Result<Gateway> {
+        let gateway = Gateway::within(self.networks()?);
+        let gateway = gateway.with_hosts(&self.hosts).context("identity.hosts")?;
+
+        match &self.gateway_secret {
+            Some(secret) => {
+                let gateway = gateway.with_secret(secret.reveal());
+                gateway.context("identity.gateway_secret")
+            }
+            None => Ok(gateway),
+        }
     }
 
     fn networks(&self) -> anyhow::Result<Vec<Network>> {

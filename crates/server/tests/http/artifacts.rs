@@ -6,7 +6,7 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use longhaul::{
     FileLife, MaintenanceSettings,
-    server::{IdentityMode, Network},
+    server::{Gateway, IdentityMode, Network},
 };
 use serde_json::{Value, json};
 
@@ -193,9 +193,7 @@ async fn a_failed_attempt_publishes_no_files(store: Backend) {
 async fn an_expired_file_is_refused_then_deleted_and_its_row_is_marked(store: Backend) {
     let server = Server::configured(
         store,
-        IdentityMode::TrustedHeader {
-            from: Network::LOOPBACK.to_vec(),
-        },
+        IdentityMode::TrustedHeader(Gateway::within(Network::LOOPBACK.to_vec())),
         |builder| {
             let none = FileLife {
                 free: Duration::ZERO,

@@ -17,6 +17,7 @@ mod changes;
 mod connections;
 mod correlation;
 mod deploy;
+mod gateway;
 mod live;
 mod long_lived;
 mod metrics;
@@ -54,6 +55,7 @@ fn main() {
         connections::trials(),
         correlation::trials(),
         deploy::trials(),
+        gateway::trials(),
         live::trials(),
         long_lived::trials(),
         metrics::trials(),

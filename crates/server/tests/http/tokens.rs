@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 use longhaul::{
     TaskId,
     operating::{NewAccessToken, TokenText, bounds},
-    server::{IdentityMode, ListenerSettings, Network, Policy, route_table},
+    server::{Gateway, IdentityMode, ListenerSettings, Network, Policy, route_table},
 };
 use longhaul_cli::samples::Echo;
 use serde_json::json;
@@ -298,9 +298,7 @@ async fn asking_for_a_better_tier_is_refused(store: Backend) {
 
 #[expect(clippy::too_many_lines, reason = "one scenario in its order")]
 async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
-    let gateway = IdentityMode::TrustedHeader {
-        from: Network::LOOPBACK.to_vec(),
-    };
+    let gateway = IdentityMode::TrustedHeader(Gateway::within(Network::LOOPBACK.to_vec()));
     let server = Server::configured(store, gateway, |builder| {
         builder.tier_of(|owner| async move {
             match owner.as_str() {

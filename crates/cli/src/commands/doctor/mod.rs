@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::config_file::ConfigFile;
 use crate::{
     client::Screen,
-    config::{self, Config},
+    config::{self, Config, IdentityKind},
 };
 
 /// Options of `longhaul doctor`.
@@ -108,6 +108,7 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
 
     let mut checks = vec![Check::ok("configuration", "all keys are known and valid")];
     checks.push(exposure(&config));
+    checks.extend(gateway(&config));
     checks.push(machine::port(config.http.listen).await);
     checks.extend(store::examine(&config).await);
     checks.extend(fleet::examine(&config).await);
@@ -128,6 +129,22 @@ fn exposure(config: &Config) -> Check {
         ),
         Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
     }
+}
+
+/// Whether more than an address tells the gateway from a page in a browser.
+fn gateway(config: &Config) -> Option<Check> {
+    if config.identity.mode != IdentityKind::TrustedHeader {
+        return None;
+    }
+
+    Some(if config.identity.trusts_every_page() {
+        let found = "every name in Host is accepted, and the gateway has no secret";
+        let advice = "set identity.hosts to the names of this API, or identity.gateway_secret: a \
+                      page can give its own name the address of this API";
+        Check::warn("gateway", found, advice)
+    } else {
+        Check::ok("gateway", "its calls have a listed name or a secret")
+    })
 }
 
 fn show(checks: &[Check], is_json: bool) -> std::io::Result<()> {
@@ -153,4 +170,29 @@ fn show(checks: &[Check], is_json: bool) -> std::io::Result<()> {
     }
 
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Identity;
+
+    #[test]
+    fn a_gateway_without_names_and_secret_is_a_warning() {
+        let state = |hosts: &[&str]| {
+            let config = Config {
+                identity: Identity {
+                    mode: IdentityKind::TrustedHeader,
+                    hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+                    ..Identity::default()
+                },
+                ..Config::default()
+            };
+            gateway(&config).map(|check| check.state)
+        };
+
+        assert_eq!(state(&[]), Some(CheckState::Warn));
+        assert_eq!(state(&["tasks.example"]), Some(CheckState::Ok));
+        assert!(gateway(&Config::default()).is_none(), "tokens need neither");
+    }
 }

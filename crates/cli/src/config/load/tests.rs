@@ -125,6 +125,15 @@ const WRONG_FILES: &[(&str, &str)] = &[
         "[identity]\ntrusted_from = [\"everywhere\"]\n",
         "identity.trusted_from",
     ),
+    (
+        "[identity]\nhosts = [\"https://a\"]\n",
+        "identity.hosts: hosts has \"https://a\"",
+    ),
+    (
+        "[identity]\ngateway_secret = \"short\"\n",
+        "identity.gateway_secret",
+    ),
+    ("[http]\nbody_bytes = 5\n", "http.body_bytes is 5"),
     ("[http]\nlisten = \"here\"\n", "http.listen"),
     ("[limits.\"openai/gpt-4\"]\nburst = 3\n", "rate"),
     ("[log]\nlevel = \"a=b=c\"\n", "log.level"),

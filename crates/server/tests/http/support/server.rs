@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul::{
     Builder, Longhaul, RetryPolicy, Status, Subscription, TaskId, TaskRecord,
-    server::{CancellationToken, IdentityMode, ListenerSettings, Network},
+    server::{CancellationToken, Gateway, IdentityMode, ListenerSettings, Network},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -35,9 +35,7 @@ impl Server {
     pub(crate) async fn behind_a_gateway(store: Backend) -> Self {
         Self::start_with(
             store,
-            IdentityMode::TrustedHeader {
-                from: Network::LOOPBACK.to_vec(),
-            },
+            IdentityMode::TrustedHeader(Gateway::within(Network::LOOPBACK.to_vec())),
             ListenerSettings::default(),
         )
         .await
