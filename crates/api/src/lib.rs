@@ -5,6 +5,7 @@ pub mod client;
 
 mod document;
 pub mod duration;
+pub mod object;
 pub mod time;
 mod whole;
 

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::{duration::WireDuration, task::StatusSchema, time::Moment, whole::whole};
+use crate::{
+    duration::WireDuration, object::objects, task::StatusSchema, time::Moment, whole::whole,
+};
 
 /// A task to submit. Absent fields have the type's defaults.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -83,6 +85,7 @@ pub struct SubmitAnswer {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchRequest {
     /// At most 1,000.
+    #[serde(deserialize_with = "objects")]
     #[schema(min_items = 1, max_items = 1000)]
     pub tasks: Vec<SubmitRequest>,
 }

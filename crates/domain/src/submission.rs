@@ -125,6 +125,9 @@ impl NewTask {
         }
 
         if let Some(ms) = self.timeout_ms {
+            if ms == 0 {
+                return Err(Invalid::new("timeout", "is 0", "at least 1ms"));
+            }
             bounds::check_duration_ms("timeout", ms)?;
         }
         if let Some(moment) = self.deadline_at {

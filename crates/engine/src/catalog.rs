@@ -118,6 +118,13 @@ impl Catalog {
         self.routing.is_open_to(tier, queue)
     }
 
+    /// Whether the routing or a type names the queue.
+    pub fn names_queue(&self, queue: &str) -> bool {
+        let mut types = self.types();
+        types.any(|definition| definition.queue.as_deref() == Some(queue))
+            || self.routing.queues().iter().any(|name| name == queue)
+    }
+
     fn unknown(&self, name: &str) -> Invalid {
         let shown: String = name.chars().take(60).collect();
         let named: Vec<&str> = self

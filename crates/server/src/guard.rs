@@ -1,5 +1,5 @@
-//! The check before every handler: it refuses pages of other sites, identifies the caller, and
-//! enforces the route's policy.
+//! The check before every handler: it refuses pages of other sites, identifies the caller, enforces
+//! the route's policy, and counts live streams and bodies against their limits.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, Uri, header, uri::Authority},
+    http::{HeaderMap, Uri, Version, header, uri::Authority},
     middleware::Next,
     response::Response,
 };
@@ -33,6 +33,7 @@ pub(crate) async fn check(
     next: Next,
 ) -> Result<Response, ApiError> {
     check_connection(&request)?;
+    check_host(&request)?;
     check_site(&api.identity, request.headers())?;
     let Policy::Needs(scope) = policy else {
         return Ok(next.run(request).await);
@@ -60,15 +61,14 @@ pub(crate) async fn check(
         caller.tier = api.engine.tier_of(&caller.owner).await;
     }
 
+    // The body counts until the handler has ended.
     let token_id = token.as_ref().and_then(PresentedToken::id);
-    if !is_live {
-        let holder = token_id.as_ref().unwrap_or(&caller.owner);
-        let reservation = api.body_budget.try_reserve(holder, request.body())?;
-        request.extensions_mut().insert(caller);
+    let holder = token_id.as_ref().unwrap_or(&caller.owner);
+    let _reservation = api.body_budget.try_reserve(holder, request.body())?;
 
-        let response = next.run(request).await;
-        drop(reservation);
-        return Ok(response);
+    if !is_live {
+        request.extensions_mut().insert(caller);
+        return Ok(next.run(request).await);
     }
 
     let slot = api.stream_limits.try_open(&caller, token_id.as_deref())?;
@@ -119,6 +119,18 @@ fn check_connection(request: &Request) -> Result<(), ApiError> {
     }
 
     Ok(())
+}
+
+/// Refuses a request that does not say whom it is for, or says it twice. HTTP/1.0 has no `Host`.
+fn check_host(request: &Request) -> Result<(), ApiError> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    let is_old = request.version() == Version::HTTP_10;
+
+    if hosts == 1 || (hosts == 0 && is_old) {
+        Ok(())
+    } else {
+        Err(ApiError::NoHost)
+    }
 }
 
 /// Refuses pages of other sites: a browser's `Origin` must be this host, or one of the gateway's. In

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Router, body::Body, http::Request};
+use futures::TryFutureExt as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,9 +25,11 @@ use crate::{
     router::router,
 };
 
+mod head_check;
 mod limits;
 mod write_timeout;
 
+use head_check::{HeadCheck, IsAnswering};
 use limits::{ConnectionLimits, ConnectionSlot};
 use write_timeout::WriteTimeout;
 
@@ -78,7 +81,7 @@ impl Default for ListenerSettings {
             streams_per_token: 2_000,
             streams_per_owner: 200,
             body_bytes: 64 * 1024 * 1024,
-            body_bytes_per_token: 32 * 1024 * 1024,
+            body_bytes_per_token: 16 * 1024 * 1024,
             body_rate: 16 * 1024,
             drain: Duration::from_secs(10),
         }
@@ -199,23 +202,29 @@ async fn serve_connection(
 
     // Responses are small and written whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
+    let is_answering = IsAnswering::default();
+    let io = WriteTimeout::new(stream, settings.write_timeout);
+    let io = HeadCheck::new(io, is_answering.clone());
+
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+        is_answering.begin();
+        let is_answering = is_answering.clone();
         let (parts, body) = request.into_parts();
         let body = ArrivingBody::new(&parts.headers, Body::new(body), settings.body_rate);
         let mut request = Request::from_parts(parts, Body::new(body));
         request.extensions_mut().insert(Peer(peer));
         request.extensions_mut().insert(connection.clone());
-        router.clone().oneshot(request)
+        let answered = router.clone().oneshot(request);
+        answered.map_ok(|response| is_answering.until_sent(response))
     });
 
-    let io = TokioIo::new(WriteTimeout::new(stream, settings.write_timeout));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.header_timeout)
         .keep_alive(keep_alive)
         .max_headers(HEADERS)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(io, service)
+        .serve_connection(TokioIo::new(io), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
 

@@ -89,10 +89,7 @@ fn request_span(
     let correlation_id = valid_name(headers, &CORRELATION_ID)
         .or(given_id)
         .map(str::to_owned);
-    let request_id = given_id.map_or_else(
-        || format!("{:032x}", rand::rng().random::<u128>()),
-        str::to_owned,
-    );
+    let request_id = given_id.map_or_else(new_request_id, str::to_owned);
 
     let span = tracing::error_span!(
         "request",
@@ -128,6 +125,11 @@ fn request_span(
         },
         span,
     )
+}
+
+/// The id of a request that names none.
+pub(crate) fn new_request_id() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
 }
 
 /// A header that is valid as a correlation id. Any other value is ignored.

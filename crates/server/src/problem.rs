@@ -48,6 +48,10 @@ pub enum ApiError {
     BadCursor,
     #[error("the header X-User-Id is missing or invalid")]
     Unidentified,
+    #[error("a request needs exactly one Host header")]
+    NoHost,
+    #[error("the request {problem}")]
+    NotHttp { status: u16, problem: &'static str },
     #[error("send one token: Authorization: Bearer lh_…, or on live routes ?access_token=lh_…")]
     NoToken,
     #[error(transparent)]
@@ -83,6 +87,8 @@ pub enum ApiError {
     BadSignature,
     #[error("there is no such file: it was never published, or it has expired and was deleted")]
     NoArtifact,
+    #[error("there is no such queue; GET /api/queues lists those that had tasks")]
+    NoQueue,
     #[error("there is no such path; GET /api/openapi.json lists all paths")]
     NoRoute,
     #[error("this path does not support this method; GET /api/openapi.json lists all methods")]
@@ -148,7 +154,11 @@ impl ApiError {
             | Self::BadFilter { .. }
             | Self::BadCursor
             | Self::BrokenBody
+            | Self::NoHost
             | Self::NotWebSocket => StatusCode::BAD_REQUEST,
+            Self::NotHttp { status, .. } => {
+                StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_REQUEST)
+            }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::NotJsonType | Self::NotTextType | Self::Encoded => {
@@ -168,7 +178,9 @@ impl ApiError {
             | Self::NotTheGateway
             | Self::UnknownHost
             | Self::BadSignature => StatusCode::FORBIDDEN,
-            Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
+            Self::NoRoute | Self::Missing(_) | Self::NoArtifact | Self::NoQueue => {
+                StatusCode::NOT_FOUND
+            }
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Draining | Self::TooManyBodies => StatusCode::SERVICE_UNAVAILABLE,
@@ -190,6 +202,7 @@ impl ApiError {
             Self::BadFilter { .. } => "invalid_filter",
             Self::BadCursor => "invalid_cursor",
             Self::Unidentified => "unauthenticated",
+            Self::NoHost | Self::NotHttp { .. } => "invalid_request",
             Self::NoToken => "token_missing",
             Self::BadToken(TokenFault::Shape) => "token_malformed",
             Self::BadToken(TokenFault::Checksum) => "token_mistyped",
@@ -206,6 +219,7 @@ impl ApiError {
             Self::NotWebSocket => "not_websocket",
             Self::BadSignature => "invalid_signature",
             Self::NoArtifact => "artifact_not_found",
+            Self::NoQueue => "queue_not_found",
             Self::NoRoute => "no_such_path",
             Self::NoMethod => "method_not_allowed",
             Self::Draining => "draining",
@@ -218,11 +232,12 @@ impl ApiError {
 
     /// When the client may repeat the request.
     fn wait_seconds(&self) -> Option<u64> {
-        let is_busy = match self {
-            Self::TooManyStreams { .. } | Self::TooManyConnections | Self::TooManyBodies => true,
-            other => matches!(other, Self::Store(error) if error.is_transient()),
-        };
-        is_busy.then_some(1)
+        let is_busy = matches!(
+            self,
+            Self::TooManyStreams { .. } | Self::TooManyConnections | Self::TooManyBodies
+        );
+        let is_away = matches!(self, Self::Store(error) if error.is_transient());
+        (is_busy || is_away).then_some(1)
     }
 
     /// The `WWW-Authenticate` header of token errors.

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
-use longhaul_api::socket::{SocketAction, SocketMessage, SocketRequest};
+use longhaul_api::{
+    object::Object,
+    socket::{SocketAction, SocketMessage, SocketRequest},
+};
 use longhaul_domain::{
     StoreError, TaskId,
     contract::{event_bus::Received, store::Access},
@@ -151,8 +154,8 @@ impl SocketSession {
             return Err(closing(close_code::SIZE, "a message has at most 64 KiB"));
         }
 
-        let answer = match serde_json::from_str::<SocketRequest>(&text) {
-            Ok(request) => self.handle(request).await,
+        let answer = match serde_json::from_str::<Object<SocketRequest>>(&text) {
+            Ok(Object(request)) => self.handle(request).await,
             Err(error) => refusal("invalid_message", error.to_string()),
         };
         send_message(socket, &answer).await

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use figment::{
     Figment, Profile, Provider,
+    error::{Actual, Kind},
     providers::{Format as _, Serialized, Toml},
     value::{Dict, Map, Value},
 };
@@ -118,7 +119,8 @@ fn broken_file(name: &str, error: &str) -> anyhow::Error {
     anyhow::anyhow!("{name} is not TOML: {}", lines.join(" "))
 }
 
-/// The error for a value that does not fit its key.
+/// The error for a value that does not fit its key, without a value of the wrong type: it may be a
+/// password.
 fn misfit(error: &figment::Error) -> anyhow::Error {
     let source = error
         .metadata
@@ -126,7 +128,30 @@ fn misfit(error: &figment::Error) -> anyhow::Error {
         .map_or("the configuration", |metadata| &metadata.name);
     let key = error.path.join(".");
 
-    anyhow::anyhow!("{key} in {source} does not fit: {}", error.kind)
+    let problem = match &error.kind {
+        Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
+            format!("found {}, expected {expected}", type_of(found))
+        }
+        Kind::Message(_)
+        | Kind::InvalidLength(..)
+        | Kind::UnknownVariant(..)
+        | Kind::UnknownField(..)
+        | Kind::MissingField(_)
+        | Kind::DuplicateField(_)
+        | Kind::ISizeOutOfRange(_)
+        | Kind::USizeOutOfRange(_)
+        | Kind::Unsupported(_)
+        | Kind::UnsupportedKey(..) => error.kind.to_string(),
+    };
+
+    anyhow::anyhow!("{key} in {source} does not fit: {problem}")
+}
+
+/// The type of a value, without the value behind it.
+fn type_of(found: &Actual) -> String {
+    let shown = found.to_string();
+    let name = shown.split(['`', '"', '\'', '[']).next();
+    name.unwrap_or_default().trim().to_owned()
 }
 
 /// Refuses names that are not keys.
@@ -235,8 +260,7 @@ fn key_of_variable(name: &str) -> anyhow::Result<Option<(Vec<String>, &'static K
 fn read_text(key: &Key, text: &str) -> anyhow::Result<Value> {
     let refuse = || {
         format!(
-            "{} is not what {} takes; allowed: {}",
-            quoted(key, text),
+            "the value is not what {} takes; allowed: {}",
             key.name,
             key.kind.as_str()
         )
@@ -256,15 +280,6 @@ fn read_text(key: &Key, text: &str) -> anyhow::Result<Value> {
         ValueKind::Text | ValueKind::Url | ValueKind::Address => Value::from(text),
         ValueKind::Rules => bail!("{} can only be set in the file", key.name),
     })
-}
-
-/// The value as an error shows it. A URL is not shown: it may hold a password.
-fn quoted(key: &Key, text: &str) -> String {
-    if key.kind == ValueKind::Url {
-        "the value".to_owned()
-    } else {
-        format!("{text:?}")
-    }
 }
 
 /// The values of one source, with its name for errors.

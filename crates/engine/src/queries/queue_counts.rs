@@ -37,6 +37,24 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Whether there is such a queue: the configuration names it, a node serves it, or it had tasks.
+    pub async fn knows_queue(&self, name: &str) -> Result<bool, StoreError> {
+        if self.catalog.names_queue(name) {
+            return Ok(true);
+        }
+
+        let queues = self.store.list_queues().await?;
+        if queues.iter().any(|queue| queue.name == name) {
+            return Ok(true);
+        }
+
+        let nodes = self.store.list_nodes().await?;
+        let mut served = nodes.iter().filter_map(|node| node.serves.as_ref());
+        Ok(served.any(|serves| serves.queues.iter().any(|queue| queue == name)))
+    }
+}
+
 /// Tasks by their present status, from the counts for which `is_wanted` holds.
 pub(crate) fn count(task_counts: &[TaskCount], is_wanted: impl Fn(&TaskCount) -> bool) -> Counts {
     let mut counts = Counts::new();

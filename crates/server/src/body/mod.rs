@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderMap, header},
 };
 use http_body_util::{BodyExt as _, LengthLimitError};
+use longhaul_api::object::Object;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
@@ -22,7 +23,7 @@ pub(crate) use budget::BodyBudget;
 /// The largest body.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 
-/// A JSON body of type `T`.
+/// A JSON object of type `T`.
 #[derive(Debug)]
 pub struct JsonBody<T>(pub T);
 
@@ -37,7 +38,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// A JSON body that may be absent; then it is the default of `T`.
+/// A JSON object that may be absent; then it is the default of `T`.
 #[derive(Debug)]
 pub struct OptionalBody<T>(pub T);
 
@@ -171,7 +172,7 @@ fn broken(error: &axum::Error) -> ApiError {
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let Object(value) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         refused(error.into_inner(), &path)
     })?;
@@ -270,6 +271,7 @@ mod tests {
         );
 
         assert_eq!(field("[]"), "body");
+        assert_eq!(field("[\"a\"]"), "body");
     }
 
     #[test]

@@ -45,14 +45,14 @@ pub(crate) fn pause_doc() -> Doc {
         "Stops claiming tasks of a queue; running tasks continue",
     )
     .empty(204, "The queue is paused")
-    .problems(&[422])
+    .problems(&[404, 422])
 }
 
 pub(crate) async fn pause(
     State(api): State<Arc<Api>>,
     PathText(name): PathText,
 ) -> Result<Response, ApiError> {
-    bounds::check_label("queue", &name)?;
+    check_known(&api, &name).await?;
     api.engine.pause_queue(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -60,14 +60,24 @@ pub(crate) async fn pause(
 pub(crate) fn resume_doc() -> Doc {
     Doc::new("resumeQueue", "Claims tasks of a queue again")
         .empty(204, "The queue is not paused")
-        .problems(&[422])
+        .problems(&[404, 422])
 }
 
 pub(crate) async fn resume(
     State(api): State<Arc<Api>>,
     PathText(name): PathText,
 ) -> Result<Response, ApiError> {
-    bounds::check_label("queue", &name)?;
+    check_known(&api, &name).await?;
     api.engine.resume_queue(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Refuses a name that no queue has: pausing it would make one.
+async fn check_known(api: &Api, name: &str) -> Result<(), ApiError> {
+    bounds::check_label("queue", name)?;
+    if api.engine.knows_queue(name).await? {
+        Ok(())
+    } else {
+        Err(ApiError::NoQueue)
+    }
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use crate::database::Backend;
 use crate::trial::once;
 use crate::{
-    client::{Call, DEADLINE},
+    client::{Call, DEADLINE, Reply, read_reply},
     server::Server,
 };
 
@@ -20,6 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_slow_request_head_and_an_idle_connection_time_out,
         connections_of_one_address_are_limited,
         probes_are_answered_beyond_the_limit_and_other_requests_get_a_429,
+        a_request_without_a_host_or_with_bare_line_feeds_is_refused,
+        a_request_that_is_not_http_gets_a_problem_document,
         shutdown_ends_streams_and_refuses_connections,
         a_connection_serves_many_requests,
         a_chunked_body_over_the_limit_is_refused,
@@ -111,6 +113,54 @@ async fn probes_are_answered_beyond_the_limit_and_other_requests_get_a_429() {
         let refused = server.get("/api/tasks").await;
         assert_eq!(refused.headers["retry-after"], "1");
         refused.problem(429, "too_many_connections");
+    }
+}
+
+/// The answer to a text that is sent as it is.
+async fn answer_to(server: &Server, text: &str) -> Reply {
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(text.as_bytes()).await.unwrap();
+    read_reply(&closed(&mut socket).await)
+}
+
+async fn a_request_without_a_host_or_with_bare_line_feeds_is_refused() {
+    let server = Server::with_tokens(Backend::Sqlite).await;
+    for text in [
+        "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
+        "GET /healthz HTTP/1.1\nHost: localhost\nConnection: close\n\n",
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: 1\nConnection: close\r\n\r\n",
+    ] {
+        let reply = answer_to(&server, text).await;
+        assert_eq!(reply.status, 400, "{text:?}: {reply:?}");
+        reply.problem(400, "invalid_request");
+    }
+
+    let old = "GET /healthz HTTP/1.0\r\n\r\n";
+    assert_eq!(
+        answer_to(&server, old).await.status,
+        200,
+        "HTTP/1.0 has no Host"
+    );
+}
+
+async fn a_request_that_is_not_http_gets_a_problem_document() {
+    let server = Server::with_tokens(Backend::Sqlite).await;
+    let many = (0..200)
+        .map(|n| format!("X-{n}: 1\r\n"))
+        .collect::<String>();
+    for (text, status) in [
+        ("\x16\x03\x01\x02\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/3.7\r\nHost: localhost\r\n\r\n".to_owned(), 400),
+        (
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"),
+            431,
+        ),
+        (format!("GET /{} HTTP/1.1\r\n", "a".repeat(70_000)), 431),
+    ] {
+        let reply = answer_to(&server, &text).await;
+        assert!(reply.headers.contains_key("x-request-id"), "{reply:?}");
+        reply.problem(status, "invalid_request");
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         invalid_json_is_refused_with_line_and_column,
         a_body_that_is_too_large_or_too_deep_is_refused,
         idempotency_keys_are_checked,
+        an_array_in_place_of_an_object_is_refused,
+        an_unknown_queue_cannot_be_paused,
         a_list_refuses_unknown_parameters,
         unknown_paths_methods_and_ids_are_problem_documents
     ]
@@ -90,7 +92,29 @@ async fn an_invalid_submit_is_refused_with_the_field(store: Backend) {
             json!({ "taskType": "sample.fail", "parameters": { "kind": "odd" } }),
             "parameters.kind",
         ),
+        (
+            json!({ "taskType": "sample.echo", "timeout": "0s" }),
+            "timeout",
+        ),
         (json!([]), "body"),
+        (json!(["sample.echo"]), "body"),
+        (
+            json!([
+                "sample.echo",
+                null,
+                5,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null,
+                null
+            ]),
+            "body",
+        ),
     ];
 
     for (body, field) in cases {
@@ -110,6 +134,57 @@ async fn an_invalid_submit_is_refused_with_the_field(store: Backend) {
         json!([]),
         "nothing was made"
     );
+}
+
+async fn an_array_in_place_of_an_object_is_refused(store: Backend) {
+    let server = Server::start(store).await;
+    let id = server.submit_for_later("default").await;
+    let array = json!([
+        "sample.echo",
+        null,
+        null,
+        null,
+        null,
+        null,
+        null,
+        null,
+        null,
+        null,
+        null,
+        null
+    ]);
+    for (call, field) in [
+        (Call::post("/api/tasks", &array), "body"),
+        (Call::post("/api/tasks/batch", &json!([[array]])), "body"),
+        (
+            Call::post("/api/tasks/batch", &json!({ "tasks": [array] })),
+            "tasks[0]",
+        ),
+        (
+            Call::new("PATCH", format!("/api/tasks/{id}")).json(&json!([null, null, 5, null])),
+            "body",
+        ),
+    ] {
+        let problem = server.send(call).await.problem(422, "invalid_field");
+        assert_eq!(problem["field"], field, "{problem}");
+    }
+}
+
+async fn an_unknown_queue_cannot_be_paused(store: Backend) {
+    let server = Server::start(store).await;
+    for what in ["pause", "resume"] {
+        let call = |queue: &str| Call::new("POST", format!("/api/queues/{queue}/{what}"));
+        server
+            .send(call("no_such_queue"))
+            .await
+            .problem(404, "queue_not_found");
+
+        // The routing names it, and it has no task yet.
+        server.send(call("vip_short")).await.expect(204);
+    }
+
+    let queues = server.get("/api/queues").await.expect(200);
+    assert!(!queues.to_string().contains("no_such_queue"), "{queues}");
 }
 
 async fn an_unknown_type_is_refused_with_the_known_ones(store: Backend) {

@@ -237,6 +237,27 @@ fn an_unsupported_server_is_refused_with_the_supported_ones() {
 }
 
 #[test]
+fn a_value_of_the_wrong_type_is_not_shown() {
+    for text in [
+        "[worker]\nslots = \"s3cret\"\n",
+        "[identity]\ngateway_secret = 5355\n",
+        "[artifacts]\nkey = [\"s3cret\"]\n",
+        "[store]\nurl = 5355\n",
+        "[http]\nallow_plain = \"s3cret\"\n",
+        "[worker]\ndrain = 5355\n",
+    ] {
+        let error = file_refused(text);
+        let is_shown = error.contains("s3cret") || error.contains("5355");
+        assert!(error.contains("does not fit") && !is_shown, "{error}");
+    }
+
+    for name in ["LONGHAUL_WORKER__SLOTS", "LONGHAUL_HTTP__ALLOW_PLAIN"] {
+        let error = refused(&variables(&[(name, "s3cret")]));
+        assert!(error.contains(name) && !error.contains("s3cret"), "{error}");
+    }
+}
+
+#[test]
 fn no_error_and_no_debug_output_shows_a_password() {
     let broken = file_refused("[store]\nurl = \"postgres://u:s3cret@db\n");
     assert!(
