@@ -111,8 +111,9 @@ pub struct PercentilesView {
 pub struct WhyView {
     /// The reason for people.
     pub sentence: String,
-    /// The reason for programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`,
-    /// `limited`, `no_node`, `no_worker`, `queue_not_served`, `slots_full` or `in_line`.
+    /// The reason for programs: `ended`, `running`, `waits_for_children`, `store_not_writable`,
+    /// `paused`, `not_due`, `limited`, `no_node`, `no_worker`, `queue_not_served`, `slots_full` or
+    /// `in_line`.
     pub reason: String,
     pub facts: BTreeMap<String, serde_json::Value>,
 }

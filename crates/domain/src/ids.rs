@@ -17,6 +17,11 @@ pub struct TaskId(pub Uuid);
 #[serde(transparent)]
 pub struct NodeId(pub Uuid);
 
+impl NodeId {
+    /// No node.
+    pub const NONE: Self = Self(Uuid::nil());
+}
+
 /// The identity of a file that a task made: random.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

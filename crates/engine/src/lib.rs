@@ -34,5 +34,6 @@ pub use files::Files;
 pub use local_node::LocalNode;
 pub use longhaul_domain::TaskInfo;
 pub use metrics::Metrics;
+pub use store_health::StoreFault;
 pub use submissions::Submissions;
 pub use wakeups::Wakeups;

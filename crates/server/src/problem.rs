@@ -7,6 +7,7 @@ use axum::{
 };
 use longhaul_api::{FieldProblem, Problem};
 use longhaul_domain::{Invalid, StoreError, TokenFault};
+use longhaul_engine::StoreFault;
 
 use crate::{identity::Scope, reply};
 
@@ -15,6 +16,8 @@ use crate::{identity::Scope, reply};
 pub enum ApiError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    NotReady(#[from] StoreFault),
     #[error("the body is not JSON: {problem}")]
     NotJson {
         problem: String,
@@ -183,7 +186,9 @@ impl ApiError {
             }
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Draining | Self::TooManyBodies => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Draining | Self::NotReady(_) | Self::TooManyBodies => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Unwritable | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -191,6 +196,7 @@ impl ApiError {
     fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
+            Self::NotReady(_) => "store_unavailable",
             Self::NotJson { .. } => "invalid_json",
             Self::TooLarge => "body_too_large",
             Self::SlowBody => "body_too_slow",
@@ -302,6 +308,8 @@ impl ApiError {
                 "the store is unavailable and the outcome may be unknown; the request may be \
                  repeated"
             }
+            Self::NotReady(StoreFault::Read(_)) => "the store cannot be read",
+            Self::NotReady(StoreFault::Write(_)) => "the store can be read but not written",
             Self::Failed(_) => "the application failed; see the server's log",
             other => return other.to_string(),
         };

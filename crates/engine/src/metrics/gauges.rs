@@ -63,8 +63,7 @@ impl Gauges {
             store_up: registry.single(
                 "tasks_store_up",
                 Kind::Gauge,
-                "Whether the store answered \
-                 this scrape: 1 or 0",
+                "Whether this process can read and write the store: 1 or 0",
             ),
             oldest_waiting: registry.single(
                 "tasks_oldest_waiting_seconds",

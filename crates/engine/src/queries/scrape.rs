@@ -11,10 +11,8 @@ use tokio::time::timeout;
 use crate::{
     Engine,
     metrics::{ScrapeSnapshot, registry::Format},
+    store_health::STORE_TIMEOUT,
 };
-
-/// A store that takes longer counts as down. The other metrics are needed all the more then.
-const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A wait that is longer than this is looked at more closely, in milliseconds.
 const LONG_WAIT_MS: u64 = 60_000;
@@ -24,7 +22,10 @@ const MAX_QUEUES: usize = 50;
 impl Engine {
     /// All metrics as text. Those of the store are left out while it is down.
     pub async fn scrape(&self, format: Format) -> Result<String, std::fmt::Error> {
-        let mut snapshot = match timeout(STORE_TIMEOUT, self.read_gauges()).await {
+        let reading = timeout(STORE_TIMEOUT, self.read_gauges());
+        let (read, written) = tokio::join!(reading, self.check_write());
+
+        let mut snapshot = match read {
             Ok(Ok(snapshot)) => snapshot,
             Ok(Err(error)) => {
                 tracing::warn!(
@@ -40,6 +41,11 @@ impl Engine {
                 ScrapeSnapshot::default()
             }
         };
+
+        if let Err(error) = written {
+            tracing::warn!(%error, "the store cannot be written; tasks_store_up is 0");
+            snapshot.is_store_up = false;
+        }
 
         if let Some(clock) = &self.store_clock {
             snapshot.clock_lead_s = clock.lead().as_secs_f64();

@@ -29,6 +29,8 @@ pub enum Why {
     },
     /// Its own code has returned, and children have not ended.
     WaitsForChildren { open: u32, total: u32 },
+    /// Its store cannot be written, so nothing is claimed.
+    StoreNotWritable,
     /// Its queue is paused.
     Paused { queue: String, since: Timestamp },
     /// It is not due.
@@ -89,6 +91,7 @@ impl Why {
             Self::Ended { .. } => "ended",
             Self::Running { .. } => "running",
             Self::WaitsForChildren { .. } => "waits_for_children",
+            Self::StoreNotWritable => "store_not_writable",
             Self::Paused { .. } => "paused",
             Self::NotDue { .. } => "not_due",
             Self::NoNode => "no_node",
@@ -105,6 +108,8 @@ impl Why {
 #[derive(Debug, Clone)]
 struct Facts {
     now: Timestamp,
+    /// Whether a claim could be committed.
+    is_store_writable: bool,
     /// Since when the task's queue is paused.
     paused_at: Option<Timestamp>,
     /// Whether this process knows the type.
@@ -143,8 +148,10 @@ impl Engine {
         let mut nodes = self.store.list_nodes().await?;
         nodes.retain(NodeRecord::is_at_work);
 
+        let is_store_writable = !task.status.is_claimable() || self.check_write().await.is_ok();
         let facts = Facts {
             now,
+            is_store_writable,
             paused_at: queue.and_then(|queue| queue.paused_at),
             is_type_known: knows(&task.task_type),
             nodes,
@@ -208,6 +215,10 @@ fn decide(task: &TaskRecord, facts: &Facts) -> Why {
 
 /// The reason for a task that a node may claim once it is due.
 fn decide_claimable(task: &TaskRecord, facts: &Facts) -> Why {
+    if !facts.is_store_writable {
+        return Why::StoreNotWritable;
+    }
+
     if let Some(since) = facts.paused_at {
         return Why::Paused {
             queue: task.queue.clone(),
@@ -345,6 +356,7 @@ mod tests {
         let counts = Counts::from([("QUEUED".to_owned(), 38), ("RUNNING".to_owned(), 4)]);
         Facts {
             now: Timestamp::from_micros(2_000),
+            is_store_writable: true,
             paused_at: None,
             is_type_known: true,
             nodes: vec![node(&["q"], &["t"])],
@@ -372,6 +384,11 @@ mod tests {
 
     #[test]
     fn the_reason_that_must_be_removed_first_is_given() {
+        let not_writable = Facts {
+            is_store_writable: false,
+            paused_at: Some(Timestamp::default()),
+            ..facts()
+        };
         let paused = Facts {
             paused_at: Some(Timestamp::default()),
             nodes: vec![],
@@ -391,10 +408,19 @@ mod tests {
             nodes: vec![node(&["q"], &["other"])],
             ..facts()
         };
-        let codes = [paused, early, no_node, other_type]
+        let codes = [not_writable, paused, early, no_node, other_type]
             .map(|one| decide(&task(Status::Queued), &one).code());
 
-        assert_eq!(codes, ["paused", "not_due", "no_node", "no_worker"]);
+        assert_eq!(
+            codes,
+            [
+                "store_not_writable",
+                "paused",
+                "not_due",
+                "no_node",
+                "no_worker"
+            ]
+        );
     }
 
     #[test]

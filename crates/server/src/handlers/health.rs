@@ -1,16 +1,11 @@
 //! Liveness, readiness, and the OpenAPI document.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use longhaul_api::Health;
-use longhaul_domain::StoreError;
 
 use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
-
-/// A store that needs longer for a trivial read is not ready.
-const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn health(missing: Vec<String>) -> Response {
     let status = if missing.is_empty() { "ok" } else { "degraded" };
@@ -32,7 +27,7 @@ pub(crate) async fn live() -> Response {
 pub(crate) fn ready_doc() -> Doc {
     Doc::new(
         "readyz",
-        "Whether the process reaches its store and accepts work",
+        "Whether the process can read and write its store and accepts work",
     )
     .answer::<Health>(
         200,
@@ -46,9 +41,7 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiEr
         return Err(ApiError::Draining);
     }
 
-    let answer = tokio::time::timeout(STORE_TIMEOUT, api.engine.reads().now()).await;
-    let timed_out = |_| StoreError::Unavailable("no answer in time".to_owned());
-    answer.map_err(timed_out)??;
+    api.engine.check_store().await?;
 
     // The route is public: it names what is missing and gives no reasons.
     let missing = api.engine.missing().into_iter();

@@ -63,6 +63,11 @@ fn sentence(why: &Why) -> String {
         Why::WaitsForChildren { open, total } => {
             format!("It waits for {open} of its {total} children.")
         }
+        Why::StoreNotWritable => {
+            "The store can be read but not written, so nothing is claimed: see its log, its disk \
+             and what locks it."
+                .to_owned()
+        }
         Why::Paused { queue, since } => {
             format!("Its queue {queue} is paused since {}.", Moment(*since))
         }
@@ -140,7 +145,7 @@ fn facts(why: &Why) -> Vec<(&'static str, Value)> {
         Why::QueueNotServed {
             queue, task_type, ..
         } => vec![("queue", json!(queue)), ("taskType", json!(task_type))],
-        Why::NoNode => vec![],
+        Why::NoNode | Why::StoreNotWritable => vec![],
         Why::Limited {
             reason,
             due_at,

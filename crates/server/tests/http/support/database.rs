@@ -107,7 +107,8 @@ fn server(backend: Backend) -> String {
     })
 }
 
-async fn administer(backend: Backend, statement: String) {
+/// Runs a statement as the server's administrator.
+pub(crate) async fn administer(backend: Backend, statement: String) {
     let sql = sqlx::AssertSqlSafe(statement);
     if backend == Backend::Postgres {
         sqlx::PgConnection::connect(&server(backend))

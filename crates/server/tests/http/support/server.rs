@@ -91,8 +91,24 @@ impl Server {
         .await
     }
 
+    /// A server on a database that the test has prepared.
+    pub(crate) async fn start_on(database: Database) -> Self {
+        let (database, builder) = Self::prepare_on(database).await;
+        let longhaul = builder.start().await.unwrap();
+        Self::serve(
+            database,
+            longhaul,
+            IdentityMode::Dev,
+            ListenerSettings::default(),
+        )
+        .await
+    }
+
     async fn prepare(store: Backend) -> (Database, Builder) {
-        let database = Database::make(store).await;
+        Self::prepare_on(Database::make(store).await).await
+    }
+
+    async fn prepare_on(database: Database) -> (Database, Builder) {
         std::fs::create_dir_all(database.folder.path().join("data")).unwrap();
         let builder = Longhaul::open(&database.url)
             .await
