@@ -133,13 +133,13 @@ async fn ten_thousand_do_not_hold_up_another(database: Home) {
         .without_worker()
         .unwrap();
 
+    let other = OtherProcess::new(&database).await;
     until_it_has_looked(&longhaul).await;
     for _ in 0..10 {
         submit_many(&longhaul, "heavy", 1_000).await;
     }
 
     submit_many(&longhaul, "light", 1).await;
-    let other = OtherProcess::new(&database).await;
     let first = other.claim(3).await;
     assert!(owners(&first).contains(&"light"), "{:?}", owners(&first));
 
@@ -170,6 +170,7 @@ async fn a_process_learns_of_the_floods_of_others(database: Home) {
         .without_worker()
         .unwrap();
 
+    let other = OtherProcess::new(&database).await;
     submit_many(&here, "heavy", 1_000).await;
     // It knows nothing of the other's tasks, as another process.
     let there = Longhaul::on(store_beside(&database).await)
@@ -181,7 +182,6 @@ async fn a_process_learns_of_the_floods_of_others(database: Home) {
 
     until_it_has_looked(&there).await;
     submit_many(&there, "light", 1).await;
-    let other = OtherProcess::new(&database).await;
     let first = other.claim(3).await;
     assert!(owners(&first).contains(&"light"), "{:?}", owners(&first));
     there.stop().await;
@@ -195,6 +195,7 @@ async fn a_lone_task_is_due_when_it_was_made(database: Home) {
         .without_worker()
         .unwrap();
 
+    let other = OtherProcess::new(&database).await;
     until_it_has_looked(&longhaul).await;
     // One commit each, because a claim may come between them.
     for (owner, priority) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -211,7 +212,6 @@ async fn a_lone_task_is_due_when_it_was_made(database: Home) {
 
     // Those of a batch are a microsecond apart, and none is due later than it was made.
     submit_many(&longhaul, "d", 20).await;
-    let other = OtherProcess::new(&database).await;
     let mut batch = other.claim(100).await;
     batch.retain(|task| task.owner == "d");
     assert_eq!(batch.len(), 20);
