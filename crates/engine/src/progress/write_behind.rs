@@ -27,8 +27,8 @@ struct PendingReport {
     progress: Json,
     state: WriteState,
     is_complete: bool,
-    /// Whether a complete report was written before. A second one follows the five-second rule, so that
-    /// it is not a way to write more often.
+    /// Whether a complete report was written before. A second one follows the five-second rule, so
+    /// that it is not a way to write more often.
     was_complete: bool,
     written_at: Option<Instant>,
 }
