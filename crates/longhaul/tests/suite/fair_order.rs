@@ -16,7 +16,7 @@ use longhaul_domain::{
 use longhaul_store::{SqlStore, StoreOptions};
 use tokio::sync::Semaphore;
 
-use crate::{Home, Place, open, trial, until};
+use crate::{Home, Place, open, open_with_store, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
@@ -91,15 +91,17 @@ async fn store_beside(database: &Home) -> SqlStore {
     SqlStore::connect(&database.url, options).await.unwrap()
 }
 
-/// The store as another process has it, with a node of that process.
-struct OtherProcess {
+/// A node that claims from a store and runs nothing.
+///
+/// It uses the store of the process that submits: a claim of another process may miss, for some
+/// seconds, tasks that become due before those that it has just claimed.
+struct OtherNode {
     store: SqlStore,
     node: NodeId,
 }
 
-impl OtherProcess {
-    async fn new(database: &Home) -> Self {
-        let store = store_beside(database).await;
+impl OtherNode {
+    async fn new(store: SqlStore) -> Self {
         let node = NodeId(uuid::Uuid::from_u128(7));
         store
             .register_node(node, "other", "elsewhere", None)
@@ -127,13 +129,10 @@ fn owners(tasks: &[TaskRecord]) -> Vec<&str> {
 }
 
 async fn ten_thousand_do_not_hold_up_another(database: Home) {
-    let longhaul = open(&database)
-        .await
-        .register(gated())
-        .without_worker()
-        .unwrap();
+    let (builder, store) = open_with_store(&database).await;
+    let longhaul = builder.register(gated()).without_worker().unwrap();
 
-    let other = OtherProcess::new(&database).await;
+    let other = OtherNode::new(store).await;
     until_it_has_looked(&longhaul).await;
     for _ in 0..10 {
         submit_many(&longhaul, "heavy", 1_000).await;
@@ -164,13 +163,10 @@ async fn ten_thousand_do_not_hold_up_another(database: Home) {
 }
 
 async fn a_process_learns_of_the_floods_of_others(database: Home) {
-    let here = open(&database)
-        .await
-        .register(gated())
-        .without_worker()
-        .unwrap();
+    let (builder, store) = open_with_store(&database).await;
+    let here = builder.register(gated()).without_worker().unwrap();
 
-    let other = OtherProcess::new(&database).await;
+    let other = OtherNode::new(store).await;
     submit_many(&here, "heavy", 1_000).await;
     // It knows nothing of the other's tasks, as another process.
     let there = Longhaul::on(store_beside(&database).await)
@@ -189,13 +185,10 @@ async fn a_process_learns_of_the_floods_of_others(database: Home) {
 }
 
 async fn a_lone_task_is_due_when_it_was_made(database: Home) {
-    let longhaul = open(&database)
-        .await
-        .register(gated())
-        .without_worker()
-        .unwrap();
+    let (builder, store) = open_with_store(&database).await;
+    let longhaul = builder.register(gated()).without_worker().unwrap();
 
-    let other = OtherProcess::new(&database).await;
+    let other = OtherNode::new(store).await;
     until_it_has_looked(&longhaul).await;
     // One commit each, because a claim may come between them.
     for (owner, priority) in [("a", 1), ("b", 2), ("c", 3)] {

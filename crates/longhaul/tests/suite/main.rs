@@ -34,6 +34,7 @@ use std::time::Duration;
 use fresh::{Backend, FreshDatabase};
 use libtest_mimic::Trial;
 use longhaul::{Builder, Longhaul, RabbitOptions, RetryPolicy, TypeSettings};
+use longhaul_store::{SqlStore, StoreOptions};
 use longhaul_testkit::{rabbit_namespace::RabbitNamespace, suite};
 
 /// Far more than any case takes.
@@ -154,7 +155,20 @@ fn trial<F: Future<Output = ()>>(
 }
 
 async fn open(home: &Home) -> Builder {
-    let builder = Longhaul::open(&home.url).await.unwrap();
+    with_servers(home, Longhaul::open(&home.url).await.unwrap())
+}
+
+/// Opens the store, too, for a test that claims as a node which the process does not know.
+async fn open_with_store(home: &Home) -> (Builder, SqlStore) {
+    let store = SqlStore::open(&home.url, StoreOptions::default())
+        .await
+        .unwrap();
+    let builder = Longhaul::on(store.clone()).await.unwrap();
+
+    (with_servers(home, builder), store)
+}
+
+fn with_servers(home: &Home, builder: Builder) -> Builder {
     match &home.fleet {
         None => builder,
         Some((namespace, redis)) => {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use longhaul::{
-    Json, Longhaul, NewTask,
+    Longhaul,
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
 use longhaul_testkit::fault_proxy::{Fault, FaultProxy};
+use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 use tokio::net::TcpListener;
 
@@ -115,10 +116,10 @@ async fn a_process_that_cannot_write_its_store_is_not_ready(store: Backend) {
     readiness(server.address, 200).await;
 
     // No node serves the queue, so the task waits.
-    let parameters = Json::parse("parameters", "1").unwrap();
-    let task = NewTask::new("default", "sample.echo", "elsewhere", parameters);
-    let id = server.longhaul.store().submit_task(task).await.unwrap();
-    let why = format!("/api/tasks/{}/why", id.task_id);
+    let id = server
+        .submit("sample.echo", json!(1), json!({"queue": "elsewhere"}))
+        .await;
+    let why = format!("/api/tasks/{id}/why");
     assert_eq!(
         server.get(&why).await.expect(200)["reason"],
         "queue_not_served"

@@ -91,7 +91,8 @@ async fn a_token_is_revoked_in_time_while_others_at_its_address_guess(store: Bac
     guess(&server, 50_000).await;
     server
         .longhaul
-        .store()
+        .engine()
+        .tokens()
         .revoke_token(good.id())
         .await
         .unwrap();

@@ -38,10 +38,7 @@ fn code_fits_in_a_hundred_columns() {
 
 #[test]
 fn each_let_binds_one_variable() {
-    expect_none(
-        "write one let for each variable",
-        check_all(parallel_lets),
-    );
+    expect_none("write one let for each variable", check_all(parallel_lets));
 }
 
 #[test]

@@ -74,7 +74,7 @@ async fn examine_open(config: &Config) -> Vec<Check> {
     // The remaining checks read tables that an old or damaged schema may not have.
     if is_current {
         if let Err(error) = store.check_schema().await {
-            checks.push(away(config, error.to_string()));
+            checks.push(down(config, error.to_string()));
             store.close().await;
             return checks;
         }
@@ -174,7 +174,7 @@ async fn clock_check(config: &Config, store: &SqlStore) -> Check {
 async fn lead_check(config: &Config, store: &SqlStore) -> Check {
     let nodes = match store.list_nodes().await {
         Ok(nodes) => nodes,
-        Err(error) => return away(config, error.to_string()),
+        Err(error) => return down(config, error.to_string()),
     };
     let now = SystemClock::default().now();
     let alive = nodes.iter().filter(|node| node.lost_at.is_none());
