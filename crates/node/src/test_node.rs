@@ -13,7 +13,7 @@ use longhaul_domain::{
     lifecycle::{claim, submit},
 };
 use longhaul_engine::{
-    Engine, Files,
+    EngineBuilder, Files,
     files::{FileLife, UrlSigner},
     routing::Routing,
 };
@@ -35,7 +35,7 @@ pub(crate) fn unregistered(registry: Registry) -> Arc<Node> {
     let limiter = MemoryRateLimiter::new(Arc::new(clock.clone()), Default::default()).unwrap();
     let store = MemoryStore::new(clock, OutboxPolicy::default());
     let bus = Arc::new(MemoryEventBus::new(10));
-    let engine = Engine::new(Arc::new(store), bus, Arc::new(LocalNotifier::new()));
+    let engine = EngineBuilder::new(Arc::new(store), bus, Arc::new(LocalNotifier::new()));
     let files = Files {
         store: Arc::new(NoFiles),
         signer: UrlSigner::new(|| Ok([0; 32])),
@@ -43,13 +43,20 @@ pub(crate) fn unregistered(registry: Registry) -> Arc<Node> {
     };
 
     let streams = Arc::new(MemoryStreamLog::new(StreamBounds::default()));
-    let routing = Routing::default();
-    let client = Client::new(engine, streams, Arc::new(files), routing, registry);
+    let make_client = |engine| {
+        Client::new(
+            engine,
+            streams,
+            Arc::new(files),
+            Routing::default(),
+            registry,
+        )
+    };
     let settings = WorkerSettings {
         queues: vec![QueueSlots::shared("q")],
         ..WorkerSettings::default()
     };
-    Node::new(client, Arc::new(limiter), settings, true)
+    Node::new(engine, make_client, Arc::new(limiter), settings, true)
 }
 
 /// A task of the type `t` in the queue `q`, in its attempt of this number.

@@ -9,7 +9,7 @@ use longhaul::{
 };
 use longhaul_domain::contract::{Broker, Notifier};
 use longhaul_engine::{
-    Engine, EngineBuilder, Submissions as _, metrics::book::Format, routing::Routing,
+    Engine, EngineBuilder, Submissions as _, metrics::registry::Format, routing::Routing,
 };
 use longhaul_node::{Node, RunningNode, maintenance};
 use longhaul_sdk::{Client, Registry};

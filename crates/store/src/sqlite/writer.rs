@@ -378,6 +378,7 @@ fn panicked(panic: &(dyn Any + Send)) -> SqlError {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use rusqlite::ffi::{SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT};
