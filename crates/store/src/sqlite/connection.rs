@@ -53,6 +53,9 @@ fn opened(path: &Path, error: rusqlite::Error) -> SqlError {
             "{path} is damaged: restore a backup, or save what can be read with \
              `sqlite3 {path} .recover` ({error})"
         )),
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => SqlError::unavailable(format!(
+            "{path} cannot be opened: {error}; look at the space and the health of its disk"
+        )),
         Some(_) | None => SqlError::from(error),
     }
 }
@@ -110,6 +113,18 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_the_file() {
+        let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        let error = opened(
+            Path::new("/data/tasks.db"),
+            rusqlite::Error::SqliteFailure(full, None),
+        );
+        let told = StoreError::from(error).to_string();
+        assert!(told.contains("/data/tasks.db cannot be opened"), "{told}");
+        assert!(told.contains("the space"), "{told}");
+    }
 
     #[test]
     fn a_statement_is_planned_once_whatever_is_bound() {

@@ -197,6 +197,14 @@ impl Thread {
         self.lead.look();
         // A loss is logged, and refuses the next operations.
         let _ = self.file.check();
+        // The log is there for sure once the connection has committed.
+        if self.log.is_some()
+            && let Some(connection) = self.connection.take()
+        {
+            let _ = self.check_files(&connection);
+            self.connection = Some(connection);
+        }
+
         if let Some(lock) = self.lock.as_ref().and_then(Weak::upgrade) {
             lock.keep(&self.file);
         }
@@ -209,9 +217,23 @@ impl Thread {
         }
 
         connection.execute_batch("COMMIT")?;
+        Ok(self.check_files(connection)?)
+    }
+
+    /// Refuses once the file or the log of the connection is gone.
+    fn check_files(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.file.check()?;
-        self.file.check_log(&mut self.log)?;
-        Ok(())
+        let checked = self.file.check_log(&mut self.log);
+        if checked.is_err() {
+            // The log is still open here. This saves its commits into the database.
+            let saved = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()));
+            tracing::warn!(
+                ?saved,
+                "the commits of the deleted log were written to the database"
+            );
+        }
+
+        checked
     }
 
     /// Runs the job and those already queued in one transaction. Returns the sender of a close

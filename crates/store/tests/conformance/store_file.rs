@@ -33,12 +33,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         no_submit_is_accepted_after_the_file_was_deleted,
         no_submit_is_accepted_after_the_file_was_replaced,
         no_submit_is_accepted_after_the_log_was_deleted,
+        an_idle_store_notices_that_its_log_was_deleted,
         no_read_is_answered_from_a_deleted_file,
         a_file_that_was_lost_stays_lost,
         a_second_process_is_refused_after_the_file_was_replaced,
         a_second_process_is_refused_after_all_files_were_deleted,
         a_second_process_is_refused_behind_a_link,
         a_file_that_is_no_database_is_refused_and_unchanged,
+        a_damaged_file_is_refused_with_advice,
         a_schema_without_one_of_its_tables_is_refused,
         a_file_with_an_applications_tables_is_used,
         a_foreign_table_with_one_of_our_names_is_refused,
@@ -119,9 +121,22 @@ async fn no_submit_is_accepted_after_the_file_was_replaced() {
 }
 
 async fn no_submit_is_accepted_after_the_log_was_deleted() {
-    let (store, _database, path) = store_with_a_task().await;
+    let (store, database, path) = store_with_a_task().await;
     fs::remove_file(beside(&path, "-wal")).unwrap();
     refuses_submits(&store).await;
+    drop(store);
+    assert!(
+        database.count("SELECT count(*) FROM tasks").await >= 1,
+        "what was accepted before is in the database"
+    );
+}
+
+async fn an_idle_store_notices_that_its_log_was_deleted() {
+    let (store, database, path) = store_with_a_task().await;
+    fs::remove_file(beside(&path, "-wal")).unwrap();
+    until("the loss", async || store.list_queues().await.is_err()).await;
+    drop(store);
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
 }
 
 async fn no_read_is_answered_from_a_deleted_file() {
@@ -186,6 +201,22 @@ async fn a_file_that_is_no_database_is_refused_and_unchanged() {
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), content);
     }
+}
+
+/// The first page has the schema; its header stays as it is.
+async fn a_damaged_file_is_refused_with_advice() {
+    let (store, _database, path) = store_with_a_task().await;
+    store.close().await;
+    let mut content = fs::read(&path).unwrap();
+    content[100..4_096].fill(0xa5);
+    fs::write(&path, &content).unwrap();
+
+    let why = refusal(&path).await;
+    assert!(
+        why.contains("tasks.db is damaged: restore a backup"),
+        "{why}"
+    );
+    assert!(fs::read(&path).unwrap() == content, "it is unchanged");
 }
 
 async fn a_schema_without_one_of_its_tables_is_refused() {
