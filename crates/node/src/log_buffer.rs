@@ -33,7 +33,7 @@ impl LogBuffer {
 
     /// Writes all lines that were added before. Lines that the store refuses are dropped.
     pub(crate) async fn write(&self, engine: &Engine) {
-        // In this order: a caller that waits for the other write takes what was added meanwhile.
+        // In this order: a caller that waits for the other write takes what was added since.
         let _writing = self.writing.lock().await;
         let lines = std::mem::take(&mut *self.pending.lock());
 

@@ -210,7 +210,7 @@ impl Job {
     /// within ten seconds the attempt is retried.
     pub async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Stop> {
         self.check()?;
-        // An answer that nobody waits for any more may be dropped: questions change nothing.
+        // The answer to a dropped question may be lost: questions change nothing.
         tokio::select! {
             answer = ask(&*self.0, &question) => answer,
             () = self.cancelled() => Err(self.check().err().unwrap_or_else(Stop::cancelled)),

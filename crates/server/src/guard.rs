@@ -133,9 +133,9 @@ fn check_host(request: &Request) -> Result<(), ApiError> {
     }
 }
 
-/// Refuses pages of other sites: a browser's `Origin` must be this host, or one of the gateway's. In
-/// `dev` mode the `Host` must be a loopback name, which also refuses a foreign name that resolves to
-/// this machine (DNS rebinding).
+/// Refuses pages of other sites: a browser's `Origin` must be this host, or one of the gateway's.
+/// In `dev` mode the `Host` must be a loopback name, which also refuses a foreign name that
+/// resolves to this machine (DNS rebinding).
 fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers
         .get(header::HOST)

@@ -38,7 +38,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Whether there is such a queue: the configuration names it, a node serves it, or it had tasks.
+    /// Whether there is such a queue: the configuration names it, a node serves it, or it had
+    /// tasks.
     pub async fn knows_queue(&self, name: &str) -> Result<bool, StoreError> {
         if self.catalog.names_queue(name) {
             return Ok(true);

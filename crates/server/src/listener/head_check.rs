@@ -1,9 +1,9 @@
 //! Checks the head of requests before the HTTP parser, and writes the answer to what the parser
 //! refuses.
 //!
-//! The parser accepts lines that end with a line feed alone. Other programs on the way may read such
-//! a head differently, which lets a request hide in another one. And the parser answers a head that
-//! it refuses with an empty body; the client gets a problem document instead.
+//! The parser accepts lines that end with a line feed alone. Other programs on the way may read
+//! such a head differently, which lets a request hide in another one. And the parser answers a head
+//! that it refuses with an empty body; the client gets a problem document instead.
 
 use std::io;
 use std::pin::Pin;

@@ -12,8 +12,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use crate::sql_error::SqlError;
 
-/// How long SQLite waits for another program's write lock before the store retries. Meanwhile the
-/// writer's thread is blocked.
+/// How long SQLite waits for another program's write lock before the store retries. The writer's
+/// thread is blocked until then.
 pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// How long a migration waits for another program's write lock. It is not retried.
 const MIGRATION_LOCK_WAIT: Duration = Duration::from_secs(5);

@@ -39,7 +39,7 @@ pub(super) struct StoreFile {
     path: PathBuf,
     identity: Identity,
     /// Why the file is no longer used. It stays lost when it is put back: another process may have
-    /// written it meanwhile.
+    /// written it since.
     lost: OnceLock<String>,
 }
 
