@@ -13,6 +13,11 @@ use longhaul_cli::{
     telemetry::{self, LogFlags},
 };
 
+/// The system's allocator keeps the memory that many connections used for a moment. This one gives
+/// it back within seconds.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Durable background tasks.
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version)]
