@@ -1,4 +1,4 @@
-//! Limits on connections, in all and by address, and the places that are reserved for probes.
+//! Limits on connections, in all and by address, and the slots that are reserved for probes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn places_for_probes_come_after_the_limits() {
+    fn slots_for_probes_come_after_the_limits() {
         let settings = ListenerSettings {
             connections: 1,
             probe_connections: 2,
