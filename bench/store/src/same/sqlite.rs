@@ -66,14 +66,14 @@ impl Loop {
             for (text, chunk) in cut(&self.insert, rows) {
                 let mut insert = self.connection.prepare_cached(text)?;
                 let shared = params![
+                    now,
+                    self.lane,
                     none,
                     OWNER,
                     none,
                     TASK_TYPE,
                     QUEUE,
                     PRIORITY,
-                    self.lane,
-                    now,
                     MAX_ATTEMPTS,
                     none,
                     none,
