@@ -133,6 +133,11 @@ impl Node {
         let serves = self.serves();
         let settings = &self.settings;
 
+        // Otherwise a node that has claimed nothing yet would not know which hints of types that it
+        // does not serve are young enough to be passed on.
+        let now = self.engine().reads().now().await?;
+        self.engine().store_time().note(now);
+
         self.engine()
             .leases()
             .register_node(id, &settings.name, &settings.host, Some(&serves))
