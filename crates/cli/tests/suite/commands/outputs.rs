@@ -191,10 +191,12 @@ async fn lists_are_filtered_and_have_one_line_per_task() {
 async fn why_prints_a_sentence_and_its_facts() {
     let server = Server::start(Backend::Sqlite).await;
     server
-        .send(Call::new("POST", "/api/queues/own/pause"))
+        .send(Call::new("POST", "/api/queues/vip_long/pause"))
         .await
         .expect(204);
-    let id = server.run_submit(&["sample.echo", "--queue", "own"]).await;
+    let id = server
+        .run_submit(&["sample.echo", "--queue", "vip_long"])
+        .await;
     let output = server.run(&["why", &id]).await.expect(0);
     assert!(
         output.contains("paused") && output.contains("queue"),
