@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_line_feed_in_a_head_is_made_invalid_and_one_in_a_body_is_kept() {
+    fn a_bare_line_feed_is_made_invalid_in_a_head_and_left_in_a_body() {
         let good = "\r\nPOST / HTTP/1.1\r\nHost: a\r\n\r\n{\n}\n";
         assert_eq!(scanned(&[good]), good);
         let halves = ["POST / HTTP/1.1\r", "\nHost: a\r\n\r", "\n{\n}"];

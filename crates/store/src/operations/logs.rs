@@ -22,7 +22,7 @@ use crate::{
 /// Appends lines of running attempts. Answers with one verdict for each.
 #[derive(Debug)]
 pub(crate) struct AppendLogs {
-    pub(crate) log_lines: Vec<LogLine>,
+    pub(crate) entries: Vec<LogLine>,
 }
 
 /// A line as `append_logs` takes it.
@@ -53,11 +53,11 @@ impl Operation for AppendLogs {
     type Output = Vec<Verdict>;
 
     fn check(&self) -> Result<(), Invalid> {
-        bounds::check_batch("lines", self.log_lines.len(), bounds::LOG_BATCH)
+        bounds::check_batch("lines", self.entries.len(), bounds::LOG_BATCH)
     }
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, SqlError> {
-        let leases: Vec<Lease> = self.log_lines.iter().map(|line| line.lease).collect();
+        let leases: Vec<Lease> = self.entries.iter().map(|line| line.lease).collect();
 
         // The tasks stay locked until commit. No attempt ends in between, and of two writers to one
         // task the second gets the higher numbers.
@@ -65,7 +65,7 @@ impl Operation for AppendLogs {
         let verdicts: Vec<Verdict> = leases.iter().map(|lease| verdict(&held, lease)).collect();
 
         let kept = self
-            .log_lines
+            .entries
             .iter()
             .zip(&verdicts)
             .filter(|(_, told)| **told == Verdict::Applied(Status::Running));

@@ -44,6 +44,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, SqlError> {
 /// Why the file could not be opened, and what to do about it.
 fn opened(path: &Path, error: rusqlite::Error) -> SqlError {
     let path = path.display();
+
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => SqlError::unavailable(format!(
             "{path} is not a SQLite database, and it was left as it is: check store.url, or move \

@@ -171,7 +171,8 @@ pub(super) fn make_if_missing(path: &Path) -> Result<(), StoreError> {
     // SQLite deletes the log of an empty database, and with it commits of a database that was here.
     let log = with_suffix(path, "-wal");
     if has_content(&log) {
-        let (path, log) = (path.display(), log.display());
+        let path = path.display();
+        let log = log.display();
         return Err(StoreError::Unavailable(format!(
             "{path} is missing or empty, and {log} has commits of a database that was there: put \
              the database back, or move {log} away to begin with an empty store"
@@ -194,7 +195,7 @@ pub(super) fn make_if_missing(path: &Path) -> Result<(), StoreError> {
 pub(super) struct Lock {
     database: PathBuf,
     path: PathBuf,
-    held: Mutex<File>,
+    locked: Mutex<File>,
 }
 
 impl Lock {
@@ -203,7 +204,7 @@ impl Lock {
         let path = with_suffix(database, ".lock");
         let is_known = path.exists();
 
-        let held = lock(&path).map_err(|error| match error {
+        let locked = lock(&path).map_err(|error| match error {
             TryLockError::WouldBlock => open_elsewhere(database),
             TryLockError::Error(error) => StoreError::Unavailable(format!(
                 "{}: cannot create its lock file, so make its folder first: {error}",
@@ -221,7 +222,7 @@ impl Lock {
         Ok(Self {
             database: database.to_owned(),
             path,
-            held: Mutex::new(held),
+            locked: Mutex::new(locked),
         })
     }
 
@@ -229,8 +230,8 @@ impl Lock {
     /// faster.
     pub(super) fn keep(&self, file: &StoreFile) {
         // Only the writer's thread and the close of the store use the lock; neither panics.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_there = held.metadata().is_ok_and(|metadata| {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = locked.metadata().is_ok_and(|metadata| {
             Identity::of(&self.path).is_ok_and(|found| found == Identity::from(&metadata))
         });
         if is_there {
@@ -240,7 +241,7 @@ impl Lock {
         match lock(&self.path) {
             Ok(again) => {
                 tracing::warn!(path = %self.path.display(), "the lock file was deleted; it was made again");
-                *held = again;
+                *locked = again;
             }
             Err(TryLockError::WouldBlock) => {
                 file.give_up(open_elsewhere(&self.database).to_string());
@@ -252,8 +253,8 @@ impl Lock {
 
     /// Lets other processes open the store.
     pub(super) fn release(&self) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = held.unlock() {
+        let locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = locked.unlock() {
             tracing::warn!(%error, "the lock of the store's file could not be released");
         }
     }

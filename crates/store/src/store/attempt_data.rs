@@ -36,8 +36,8 @@ impl AttemptData for SqlStore {
     }
 
     async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
-        let log_lines = lines.to_vec();
-        self.run("append_logs", AppendLogs { log_lines }).await
+        let entries = lines.to_vec();
+        self.run("append_logs", AppendLogs { entries }).await
     }
 
     async fn note_artifact(
