@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use longhaul_domain::{
-    Json, NewTask, NodeId, TaskRecord,
+    Json, NewTask, NodeId, QueueName, TaskRecord,
     contract::store::{AttemptEnd, AttemptReport, ClaimRequest, Leases, TaskCommands},
 };
 use longhaul_store::SqlStore;
@@ -21,8 +21,13 @@ pub(crate) fn parameters(n: usize) -> String {
     format!("{{\"id\":{n},\"pad\":\"{}\"}}", "x".repeat(170))
 }
 
+#[expect(clippy::expect_used, reason = "the name is valid")]
+fn queue() -> QueueName {
+    QueueName::parse("free_default").expect("a valid name")
+}
+
 pub(crate) fn task(n: usize) -> NewTask {
-    NewTask::new("u-1", "bench", "free_default", Json::trusted(parameters(n)))
+    NewTask::new("u-1", "bench", queue(), Json::trusted(parameters(n)))
 }
 
 /// Submits `n` tasks one at a time from this many callers. Returns the rate per second.
@@ -76,7 +81,7 @@ pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<Claim
     Ok(ClaimRequest {
         node_id,
         host: "localhost".to_owned(),
-        queues: vec!["free_default".to_owned()],
+        queues: vec![queue()],
         task_types: vec!["bench".to_owned()],
         limit,
     })

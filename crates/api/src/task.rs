@@ -159,7 +159,7 @@ impl TaskSummary {
             user_id: task.owner.clone(),
             task_type: task.task_type.clone(),
             status: task.status,
-            queue: task.queue.clone(),
+            queue: task.queue.to_string(),
             tier: task.tier.clone(),
             task_key: task.task_key.clone(),
             correlation_id: task.correlation_id.clone(),

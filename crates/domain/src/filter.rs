@@ -4,6 +4,7 @@ use crate::{
     bounds,
     error::Invalid,
     ids::TaskId,
+    names::QueueName,
     task::{Status, TaskRecord},
     time::Timestamp,
 };
@@ -15,7 +16,7 @@ pub struct TaskFilter {
     pub owner: Option<String>,
     pub statuses: Vec<Status>,
     pub task_types: Vec<String>,
-    pub queues: Vec<String>,
+    pub queues: Vec<QueueName>,
     pub task_key: Option<String>,
     pub parent_id: Option<TaskId>,
     pub created_after: Option<Timestamp>,
@@ -30,7 +31,6 @@ impl TaskFilter {
         let named = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|name| is == Some(name))
         };
-        let listed = |wanted: &[String], is: &String| wanted.is_empty() || wanted.contains(is);
         let within = |from: Option<Timestamp>, to: Option<Timestamp>, at: Timestamp| {
             from.is_none_or(|from| from <= at) && to.is_none_or(|to| at < to)
         };
@@ -58,9 +58,6 @@ impl TaskFilter {
         for name in &self.task_types {
             bounds::check_label("taskType", name)?;
         }
-        for name in &self.queues {
-            bounds::check_label("queue", name)?;
-        }
 
         bounds::check_batch("taskType", self.task_types.len(), 100)?;
         bounds::check_batch("queue", self.queues.len(), 100)?;
@@ -76,6 +73,10 @@ impl TaskFilter {
         }
         Ok(())
     }
+}
+
+fn listed<T: PartialEq>(wanted: &[T], is: &T) -> bool {
+    wanted.is_empty() || wanted.contains(is)
 }
 
 /// The order of a list by id, and so by the time of submission.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    bounds, error::Invalid, ids::TaskId, json::Json, retry::RetryPolicy, task::Lease,
-    time::Timestamp,
+    bounds, error::Invalid, ids::TaskId, json::Json, names::QueueName, retry::RetryPolicy,
+    task::Lease, time::Timestamp,
 };
 
 /// When the first attempt may start.
@@ -37,7 +37,7 @@ pub struct NewTask {
     pub tier: Option<String>,
     pub task_type: Arc<str>,
     pub task_key: Option<String>,
-    pub queue: Arc<str>,
+    pub queue: QueueName,
     pub priority: u8,
     pub run_at: RunAt,
     pub max_attempts: u32,
@@ -58,12 +58,12 @@ pub struct NewTask {
 }
 
 impl NewTask {
-    pub fn new(owner: &str, task_type: &str, queue: &str, parameters: Json) -> Self {
-        Self::named(owner.into(), task_type.into(), queue.into(), parameters)
+    pub fn new(owner: &str, task_type: &str, queue: QueueName, parameters: Json) -> Self {
+        Self::named(owner.into(), task_type.into(), queue, parameters)
     }
 
     /// The same, with names that other tasks share.
-    pub fn named(owner: Arc<str>, task_type: Arc<str>, queue: Arc<str>, parameters: Json) -> Self {
+    pub fn named(owner: Arc<str>, task_type: Arc<str>, queue: QueueName, parameters: Json) -> Self {
         Self {
             id: None,
             owner,
@@ -92,7 +92,6 @@ impl NewTask {
     pub fn check(&self) -> Result<(), Invalid> {
         bounds::check_name("userId", &self.owner)?;
         bounds::check_label("taskType", &self.task_type)?;
-        bounds::check_label("queue", &self.queue)?;
         bounds::check_priority(self.priority)?;
         bounds::check_max_attempts(self.max_attempts)?;
         self.retry.check()?;

@@ -6,6 +6,7 @@ use crate::{
     bounds,
     ids::{LeaseToken, NodeId, TaskId},
     json::Json,
+    names::QueueName,
     retry::RetryPolicy,
     time::Timestamp,
 };
@@ -204,7 +205,7 @@ pub struct TaskRecord {
     pub tier: Option<String>,
     pub task_type: String,
     pub task_key: Option<String>,
-    pub queue: String,
+    pub queue: QueueName,
     pub priority: u8,
 
     pub status: Status,

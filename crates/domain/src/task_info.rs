@@ -1,7 +1,7 @@
 //! The identity of a task without its state. It is made once per attempt and shared by the hooks
 //! and the report of that attempt.
 
-use crate::{ids::TaskId, task::TaskRecord};
+use crate::{ids::TaskId, names::QueueName, task::TaskRecord};
 
 /// What hooks receive of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct TaskInfo {
     pub owner: String,
     /// The name of the task's type.
     pub task_type: String,
-    pub queue: String,
+    pub queue: QueueName,
     /// The number of the attempt, 0 before the first.
     pub attempt: u32,
     /// The task that submitted it, if one did.

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul_domain::{Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, time::millis};
+use longhaul_domain::{
+    Idempotency, Invalid, Json, NewTask, QueueName, RetryPolicy, RunAt, bounds, time::millis,
+};
 
 use crate::routing::Routing;
 
@@ -91,9 +93,15 @@ impl Catalog {
             .get(&request.task_type)
             .ok_or_else(|| self.unknown(&request.task_type))?;
         let expected = request.expected_duration.or(definition.expected_duration);
+
+        // Of two wrong names, the owner is reported, as by the task's own check.
+        bounds::check_name("userId", &request.owner)?;
         let queue = match (&request.queue, &definition.queue) {
-            (Some(queue), _) | (None, Some(queue)) => queue,
-            (None, None) => self.routing.queue(request.tier.as_deref(), expected),
+            (Some(queue), _) | (None, Some(queue)) => QueueName::parse(queue)?,
+            (None, None) => {
+                let tier = request.tier.as_deref();
+                self.routing.queue(tier, expected).clone()
+            }
         };
 
         let mut task = NewTask::new(&request.owner, &definition.name, queue, request.parameters);
@@ -201,7 +209,7 @@ mod tests {
             (task.max_attempts, task.priority, task.finish_step),
             (3, 1, true)
         );
-        assert_eq!(&*task.queue, "free_default");
+        assert_eq!(task.queue, "free_default");
     }
 
     #[test]
@@ -253,5 +261,17 @@ mod tests {
             })
             .unwrap_err();
         assert_eq!(refused.field, "priority");
+    }
+
+    #[test]
+    fn of_two_wrong_names_the_owner_is_reported() {
+        let refused = catalog()
+            .new_task(TaskRequest {
+                owner: String::new(),
+                queue: Some("a b".to_owned()),
+                ..request("a")
+            })
+            .unwrap_err();
+        assert_eq!(refused.field, "userId");
     }
 }

@@ -205,8 +205,8 @@ impl DirectDispatch {
 
     /// The first task of a queue finds no queue in the broker: it is declared here.
     async fn declare_and_retry(&self, refused: &[Hint]) {
-        let queues: BTreeSet<&String> = refused.iter().map(|hint| &hint.queue).collect();
-        let queues: Vec<String> = queues.into_iter().cloned().collect();
+        let queues: BTreeSet<&str> = refused.iter().map(|hint| hint.queue.as_str()).collect();
+        let queues: Vec<String> = queues.into_iter().map(str::to_owned).collect();
 
         match self.broker.declare(&queues).await {
             Ok(()) => {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use longhaul_domain::{NewTask, RunAt, StoreError, Timestamp, contract::Store};
+use longhaul_domain::{NewTask, QueueName, RunAt, StoreError, Timestamp, contract::Store};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -126,11 +126,7 @@ impl FairOrder {
 
         for task in tasks.iter_mut().filter(|task| is_due_at_once(task)) {
             // An owned key for each task. Mixed batches are rare, and their rows cost far more.
-            let key = (
-                task.queue.to_string(),
-                task.priority,
-                task.owner.to_string(),
-            );
+            let key = (task.queue.clone(), task.priority, task.owner.to_string());
             task.run_at = by_key.get_mut(&key).map_or(RunAt::Now, DueTimes::next);
         }
     }
@@ -158,7 +154,7 @@ impl FairOrder {
     }
 }
 
-type OwnedKey = (String, u8, String);
+type OwnedKey = (QueueName, u8, String);
 
 /// Assigns due times to each queue, priority and owner of a mixed batch.
 fn assign_groups(
@@ -166,7 +162,7 @@ fn assign_groups(
     tasks: &[NewTask],
     now: Timestamp,
 ) -> HashMap<OwnedKey, DueTimes> {
-    let mut counts: HashMap<(&str, u8, &str), usize> = HashMap::new();
+    let mut counts: HashMap<(&QueueName, u8, &str), usize> = HashMap::new();
     for task in tasks.iter().filter(|task| is_due_at_once(task)) {
         *counts.entry(key_of(task)).or_default() += 1;
     }
@@ -174,7 +170,7 @@ fn assign_groups(
     let mut by_key = HashMap::with_capacity(counts.len());
     for ((queue, priority, owner), count) in counts {
         let due_times = schedule.assign(queue, priority, owner, count, now);
-        by_key.insert((queue.to_owned(), priority, owner.to_owned()), due_times);
+        by_key.insert((queue.clone(), priority, owner.to_owned()), due_times);
     }
 
     by_key
@@ -184,7 +180,7 @@ fn is_due_at_once(task: &NewTask) -> bool {
     task.run_at == RunAt::Now
 }
 
-fn key_of(task: &NewTask) -> (&str, u8, &str) {
+fn key_of(task: &NewTask) -> (&QueueName, u8, &str) {
     (&task.queue, task.priority, &task.owner)
 }
 
@@ -229,7 +225,7 @@ async fn read_regularly(reader: Reader) {
 #[cfg(test)]
 mod tests {
     use longhaul_domain::{Json, contract::store::QueueHead, event::OutboxPolicy};
-    use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+    use longhaul_testkit::{clock::TestClock, names::queue_name, reference::MemoryStore};
 
     use super::*;
 
@@ -240,7 +236,7 @@ mod tests {
         let order = FairOrder::new(Arc::new(store));
         let now = Timestamp::from_micros(5_000_000);
         let head = QueueHead {
-            queue: "q".to_owned(),
+            queue: queue_name("q"),
             priority: 1,
             task_type: "t".to_owned(),
             due_at: Timestamp::from_micros(1_000),
@@ -257,7 +253,7 @@ mod tests {
 
             NewTask {
                 run_at,
-                ..NewTask::new(owner, "t", "q", Json::trusted("1"))
+                ..NewTask::new(owner, "t", queue_name("q"), Json::trusted("1"))
             }
         };
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use longhaul_domain::QueueName;
+
 /// One rule. A condition that is `None` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -11,7 +13,7 @@ pub struct Rule {
     /// Only tasks that are expected to take at most this long.
     pub at_most: Option<Duration>,
     /// The queue of tasks that match.
-    pub queue: String,
+    pub queue: QueueName,
 }
 
 /// The rules; the first one that matches decides.
@@ -19,7 +21,7 @@ pub struct Rule {
 pub struct Routing {
     pub rules: Vec<Rule>,
     /// The queue of all other tasks.
-    pub otherwise: String,
+    pub otherwise: QueueName,
 }
 
 /// The default limit of a short task.
@@ -30,7 +32,7 @@ impl Default for Routing {
         let rule = |tier: &str, at_most, queue: &str| Rule {
             tier: Some(tier.to_owned()),
             at_most,
-            queue: queue.to_owned(),
+            queue: known(queue),
         };
 
         Self {
@@ -39,20 +41,28 @@ impl Default for Routing {
                 rule("vip", Some(SHORT), "vip_short"),
                 rule("vip", None, "vip_long"),
             ],
-            otherwise: "free_default".to_owned(),
+            otherwise: known("free_default"),
         }
     }
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the names of the default rules are valid"
+)]
+fn known(queue: &str) -> QueueName {
+    QueueName::parse(queue).expect("a valid name")
 }
 
 impl Routing {
     /// Whether tasks of this tier may be submitted to the queue: a rule of the tier leads there, or
     /// no rule of another tier does.
     pub fn is_open_to(&self, tier: &str, queue: &str) -> bool {
-        if self.otherwise == queue {
+        if self.otherwise == *queue {
             return true;
         }
 
-        let to_queue = |rule: &&Rule| rule.queue == queue;
+        let to_queue = |rule: &&Rule| rule.queue == *queue;
         let is_own = |rule: &Rule| rule.tier.as_deref().is_none_or(|of| of == tier);
         let mut is_routed = false;
         for rule in self.rules.iter().filter(to_queue) {
@@ -67,7 +77,7 @@ impl Routing {
 
     /// The queue for a task of this tier and expected duration. An unknown duration counts as
     /// short.
-    pub fn queue(&self, tier: Option<&str>, expected: Option<Duration>) -> &str {
+    pub fn queue(&self, tier: Option<&str>, expected: Option<Duration>) -> &QueueName {
         let expected = expected.unwrap_or_default();
         for rule in &self.rules {
             let tier_matches = rule.tier.is_none() || rule.tier.as_deref() == tier;
@@ -81,8 +91,8 @@ impl Routing {
     }
 
     /// Every queue that the rules can choose.
-    pub fn queues(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.rules.iter().map(|rule| rule.queue.clone()).collect();
+    pub fn queues(&self) -> Vec<QueueName> {
+        let mut names: Vec<QueueName> = self.rules.iter().map(|rule| rule.queue.clone()).collect();
         names.push(self.otherwise.clone());
         names.dedup();
         names
@@ -96,17 +106,18 @@ mod tests {
     #[test]
     fn tier_decides_first_then_the_expected_duration() {
         let routing = Routing::default();
+        let queue = |tier, expected| routing.queue(tier, expected).as_str();
         let minute = |n: u64| Some(Duration::from_secs(60 * n));
         assert_eq!(
-            routing.queue(Some("enterprise"), minute(100)),
+            queue(Some("enterprise"), minute(100)),
             "enterprise_exclusive"
         );
-        assert_eq!(routing.queue(Some("vip"), minute(1)), "vip_short");
-        assert_eq!(routing.queue(Some("vip"), minute(2)), "vip_long");
-        assert_eq!(routing.queue(Some("vip"), None), "vip_short");
+        assert_eq!(queue(Some("vip"), minute(1)), "vip_short");
+        assert_eq!(queue(Some("vip"), minute(2)), "vip_long");
+        assert_eq!(queue(Some("vip"), None), "vip_short");
 
-        assert_eq!(routing.queue(Some("free"), None), "free_default");
-        assert_eq!(routing.queue(None, None), "free_default");
+        assert_eq!(queue(Some("free"), None), "free_default");
+        assert_eq!(queue(None, None), "free_default");
         assert_eq!(
             routing.queues(),
             [

@@ -1,7 +1,7 @@
 //! Operator commands on existing tasks: find, move, change many, pause a queue.
 
 use longhaul_domain::{
-    Invalid, StoreError, TaskId, TaskRecord, bounds,
+    Invalid, QueueName, StoreError, TaskId, TaskRecord, bounds,
     contract::store::{Access, BulkChange, BulkOutcome, BulkRequest},
     filter::{Page, PageRequest, TaskFilter},
     lifecycle::reschedule::Reschedule,
@@ -94,12 +94,12 @@ impl Longhaul {
 
     /// Stops all claims from this queue until [`Self::resume_queue`]. Running tasks continue.
     pub async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
-        self.engine().pause_queue(name).await
+        self.engine().pause_queue(&QueueName::parse(name)?).await
     }
 
     /// Resumes a paused queue.
     pub async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
-        self.engine().resume_queue(name).await
+        self.engine().resume_queue(&QueueName::parse(name)?).await
     }
 
     /// All queues that had tasks, and whether they are paused.

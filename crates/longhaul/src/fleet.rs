@@ -88,8 +88,10 @@ impl Longhaul {
 
         let stored = self.engine().queues().list_queues().await?;
         let mut names: Vec<String> = queues.to_vec();
-        names.extend(stored.into_iter().map(|queue| queue.name));
-        names.extend(self.client.routing.queues());
+        names.extend(stored.into_iter().map(|queue| queue.name.to_string()));
+
+        let routed = self.client.routing.queues();
+        names.extend(routed.iter().map(ToString::to_string));
         names.extend(self.types().filter_map(|kind| kind.settings.queue.clone()));
         names.sort();
         names.dedup();

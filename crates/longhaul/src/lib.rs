@@ -66,8 +66,8 @@ pub use transaction::CallersTransaction;
 /// The record of a task as the store keeps it. The trait has the name `Task`.
 pub use longhaul_domain::TaskRecord;
 pub use longhaul_domain::{
-    Attempt, AttemptEndKind, Invalid, Json, LogEntry, LogLevel, LogPage, NewTask, RetryPolicy,
-    Status, StoreError, TaskError, TaskId, Timestamp,
+    Attempt, AttemptEndKind, Invalid, Json, LogEntry, LogLevel, LogPage, NewTask, QueueName,
+    RetryPolicy, Status, StoreError, TaskError, TaskId, Timestamp,
     artifact::ArtifactRecord,
     contract::{
         artifact_store::ArtifactError,

@@ -20,7 +20,7 @@ use std::sync::{
 use std::task::Poll;
 
 use longhaul_domain::{
-    NewTask, StoreError, TaskId, TaskRecord, bounds,
+    NewTask, QueueName, StoreError, TaskId, TaskRecord, bounds,
     contract::store::{ClaimNamed, ClaimRequest},
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -187,7 +187,7 @@ impl Drop for Asking<'_> {
 /// Slots that are reserved for hinted tasks until those are in flight or were not claimed.
 pub(crate) struct ReservedSlots {
     node: Arc<Node>,
-    slots: Vec<(String, String)>,
+    slots: Vec<(QueueName, String)>,
 }
 
 impl ReservedSlots {
@@ -202,12 +202,12 @@ impl ReservedSlots {
     pub(crate) fn reserve(
         &mut self,
         in_flight: &mut InFlight,
-        queue: &str,
+        queue: &QueueName,
         task_type: &str,
     ) -> HintSlot {
         let slot = in_flight.reserve_for_hint(queue, task_type);
         if slot == HintSlot::Reserved {
-            self.slots.push((queue.to_owned(), task_type.to_owned()));
+            self.slots.push((queue.clone(), task_type.to_owned()));
         }
         slot
     }
@@ -233,7 +233,7 @@ impl Drop for ReservedSlots {
 /// A slot for a task that is submitted and claimed in one transaction, and the right to do so.
 pub(crate) struct EagerSlot {
     pub(crate) node: Arc<Node>,
-    pub(crate) queue: String,
+    pub(crate) queue: QueueName,
     pub(crate) task_type: String,
 }
 
@@ -252,7 +252,7 @@ impl EagerSlot {
 
         Some(Self {
             node: Arc::clone(node),
-            queue: task.queue.to_string(),
+            queue: task.queue.clone(),
             task_type: task.task_type.to_string(),
         })
     }

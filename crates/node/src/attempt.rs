@@ -170,7 +170,7 @@ fn span_of(task: &TaskRecord) -> tracing::Span {
         user_id = task.owner,
         task_id = %task.id.0,
         task_type = task.task_type,
-        queue = task.queue,
+        queue = task.queue.as_str(),
         attempt = task.attempt,
     );
 

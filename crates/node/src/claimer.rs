@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{StoreError, contract::broker::BrokerState};
+use longhaul_domain::{QueueName, StoreError, contract::broker::BrokerState};
 use longhaul_sdk::random;
 use tokio::time::Instant;
 
@@ -355,7 +355,7 @@ async fn next_due(node: &Node) -> Option<Duration> {
         task_types.extend(scope.task_types);
     }
 
-    let queues: Vec<String> = queues.into_iter().collect();
+    let queues: Vec<QueueName> = queues.into_iter().collect();
     let task_types: Vec<String> = task_types.into_iter().collect();
     let engine = node.engine();
     let timeout = claim_timeout(&node.settings);

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use longhaul_domain::contract::broker::Hint;
+use longhaul_domain::{QueueName, contract::broker::Hint};
 use parking_lot::Mutex;
 
 use crate::node::Node;
@@ -15,7 +15,7 @@ use crate::node::Node;
 const REFUSED: usize = 1_000;
 
 /// A queue and a task type.
-pub(crate) type QueueAndType = (String, String);
+pub(crate) type QueueAndType = (QueueName, String);
 
 /// Counts by which the claimer and the queue consumers share the slots.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use futures::future::BoxFuture;
 use longhaul_domain::{
-    NewTask, NodeId, Serves, StoreError,
+    NewTask, NodeId, QueueName, Serves, StoreError,
     contract::{
         RateLimiter,
         store::{ClaimRequest, Submitted},
@@ -152,7 +152,7 @@ impl Node {
         let in_flight = self.in_flight();
         let slots = in_flight.slots();
         Serves {
-            queues: slots.queues().map(str::to_owned).collect(),
+            queues: slots.queues().map(ToString::to_string).collect(),
             task_types: slots.task_types().map(str::to_owned).collect(),
             slots: self.settings.slots,
         }
@@ -161,7 +161,7 @@ impl Node {
     /// A claim of this node.
     pub(crate) fn claim_request(
         &self,
-        queues: Vec<String>,
+        queues: Vec<QueueName>,
         task_types: Vec<String>,
         limit: usize,
     ) -> ClaimRequest {

@@ -94,7 +94,7 @@ mod tests {
         contract::store::{Access, ClaimRequest, Leases, TaskCommands},
         event::OutboxPolicy,
     };
-    use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+    use longhaul_testkit::{clock::TestClock, names::queue_name, reference::MemoryStore};
     use longhaul_transport::local::{LocalNotifier, MemoryEventBus};
 
     use super::*;
@@ -107,13 +107,13 @@ mod tests {
     async fn running() -> (Arc<Engine>, Lease) {
         let store = MemoryStore::new(TestClock::new(), OutboxPolicy::default());
         store
-            .submit_task(NewTask::new("u-1", "t", "q", json("{}")))
+            .submit_task(NewTask::new("u-1", "t", queue_name("q"), json("{}")))
             .await
             .unwrap();
         let node_id = NodeId(uuid::Uuid::nil());
 
         store.register_node(node_id, "n", "h", None).await.unwrap();
-        let queues = vec!["q".to_owned()];
+        let queues = vec![queue_name("q")];
         let task_types = vec!["t".to_owned()];
         let request = ClaimRequest {
             node_id,

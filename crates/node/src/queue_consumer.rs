@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    StoreError, TaskId, TaskRecord, bounds,
+    QueueName, StoreError, TaskId, TaskRecord, bounds,
     contract::{
         Broker,
         broker::{Delivery, Hint, HintConsumer},
@@ -51,10 +51,10 @@ pub(crate) fn start_all(node: &Arc<Node>, loops: &mut JoinSet<()>) {
         return;
     };
 
-    let (queues, has_types): (Vec<String>, bool) = {
+    let (queues, has_types): (Vec<QueueName>, bool) = {
         let in_flight = node.in_flight();
         let slots = in_flight.slots();
-        let queues = slots.queues().map(str::to_owned).collect();
+        let queues = slots.queues().cloned().collect();
         (queues, slots.task_types().next().is_some())
     };
     if !has_types || node.settings.slots == 0 {
@@ -83,7 +83,7 @@ struct QueueConsumer {
     node: Arc<Node>,
     broker: Arc<dyn Broker>,
     hints: Box<dyn HintConsumer>,
-    queue: String,
+    queue: QueueName,
     /// The consumer's own wakeup.
     index: usize,
     /// Received hints that had no slot. The broker still has them.
@@ -133,8 +133,9 @@ impl QueueConsumer {
 
     /// Declares the queue to the broker, however long that takes. Until then the claimer works.
     async fn declare_queue(&mut self) {
-        while let Err(error) = self.broker.declare(std::slice::from_ref(&self.queue)).await {
-            tracing::warn!(%error, queue = self.queue, "queue could not be declared; retrying");
+        let queues = [self.queue.to_string()];
+        while let Err(error) = self.broker.declare(&queues).await {
+            tracing::warn!(%error, queue = self.queue.as_str(), "queue could not be declared; retrying");
             let state = self.broker.state();
             let wait = claimer::RETRY_AFTER.mul_f64(4.0 + random::unit());
 
@@ -344,7 +345,7 @@ impl QueueConsumer {
 
     /// The store did not claim: the hints go to other nodes.
     async fn wait_after(&mut self, error: &StoreError) {
-        tracing::warn!(%error, queue = self.queue, "claim by hints failed; the hints go back");
+        tracing::warn!(%error, queue = self.queue.as_str(), "claim by hints failed; the hints go back");
         self.return_hints().await;
         claimer::retry_wait(&self.node, error).await;
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use longhaul_domain::QueueName;
 use longhaul_sdk::{Client, TypeInfo};
 
 use crate::{
     settings::{QueueSlots, WorkerSettings},
-    slots::{SlotPlan, TypeSlots},
+    slots::{ServedQueue, SlotPlan, TypeSlots},
 };
 
 pub(crate) fn slot_plan(client: &Client, settings: &WorkerSettings) -> SlotPlan {
@@ -24,7 +25,7 @@ pub(crate) fn slot_plan(client: &Client, settings: &WorkerSettings) -> SlotPlan 
     let queues = if settings.queues.is_empty() {
         every_known_queue(client)
     } else {
-        settings.queues.clone()
+        settings.queues.iter().filter_map(served_queue).collect()
     };
 
     SlotPlan {
@@ -36,13 +37,25 @@ pub(crate) fn slot_plan(client: &Client, settings: &WorkerSettings) -> SlotPlan 
 }
 
 /// Every queue that the routing or a registered type names.
-fn every_known_queue(client: &Client) -> Vec<QueueSlots> {
-    let mut names: BTreeSet<String> = client.routing.queues().into_iter().collect();
+fn every_known_queue(client: &Client) -> Vec<ServedQueue> {
+    let mut names: BTreeSet<QueueName> = client.routing.queues().into_iter().collect();
     for info in client.registry.types() {
-        names.extend(info.settings.queue.clone());
+        let queue = info.settings.queue.as_deref();
+        names.extend(queue.and_then(|name| QueueName::parse(name).ok()));
     }
 
-    names.iter().map(|name| QueueSlots::shared(name)).collect()
+    names.into_iter().map(ServedQueue::shared).collect()
+}
+
+/// The queue that the settings name. No task can be in a queue with a wrong name: there is nothing
+/// to serve.
+fn served_queue(settings: &QueueSlots) -> Option<ServedQueue> {
+    Some(ServedQueue {
+        name: QueueName::parse(&settings.name).ok()?,
+        reserved: settings.reserved,
+        at_most: settings.at_most,
+        share: settings.share,
+    })
 }
 
 fn warn_about_unlimited_resources(info: &TypeInfo, settings: &WorkerSettings) {

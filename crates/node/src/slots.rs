@@ -10,7 +10,32 @@
 
 use std::collections::HashMap;
 
-use crate::settings::QueueSlots;
+use longhaul_domain::QueueName;
+
+/// A queue that a node serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedQueue {
+    /// The name of the queue.
+    pub name: QueueName,
+    /// Slots that only this queue uses.
+    pub reserved: usize,
+    /// The most slots it uses at once, reserved and shared ones together.
+    pub at_most: Option<usize>,
+    /// The weight of its fair share of the shared slots.
+    pub share: usize,
+}
+
+impl ServedQueue {
+    /// A queue without reserved slots.
+    pub fn shared(name: QueueName) -> Self {
+        Self {
+            name,
+            reserved: 0,
+            at_most: None,
+            share: 1,
+        }
+    }
+}
 
 /// A type that a node runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +54,7 @@ pub struct SlotPlan {
     /// The most tasks that run at once.
     pub total: usize,
     /// The queues that the node serves.
-    pub queues: Vec<QueueSlots>,
+    pub queues: Vec<ServedQueue>,
     /// The types that the node runs.
     pub types: Vec<TypeSlots>,
     /// How many running tasks may use each resource.
@@ -40,7 +65,7 @@ pub struct SlotPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// The queues.
-    pub queues: Vec<String>,
+    pub queues: Vec<QueueName>,
     /// The types.
     pub task_types: Vec<String>,
     kind: ScopeKind,
@@ -205,14 +230,14 @@ impl Slots {
     }
 
     /// Whether the queue uses all of its fair share. Tasks of other queues then go first.
-    pub fn has_its_fair_share(&self, queue: &str) -> bool {
-        let queue = [queue.to_owned()];
-        self.reserved_room(&queue) == 0 && self.fair_share_room(&queue) == 0
+    pub fn has_its_fair_share(&self, queue: &QueueName) -> bool {
+        let queues = std::slice::from_ref(queue);
+        self.reserved_room(queues) == 0 && self.fair_share_room(queues) == 0
     }
 
     /// The names of the served queues.
-    pub fn queues(&self) -> impl Iterator<Item = &str> {
-        self.plan.queues.iter().map(|queue| queue.name.as_str())
+    pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
+        self.plan.queues.iter().map(|queue| &queue.name)
     }
 
     /// The names of the served types.
@@ -242,13 +267,13 @@ impl Slots {
         self.by_queue.get(name).copied().unwrap_or(0)
     }
 
-    fn reserved_room(&self, queues: &[String]) -> usize {
-        let free = |queue: &QueueSlots| queue.reserved.saturating_sub(self.in_queue(&queue.name));
+    fn reserved_room(&self, queues: &[QueueName]) -> usize {
+        let free = |queue: &ServedQueue| queue.reserved.saturating_sub(self.in_queue(&queue.name));
         self.plan.among(queues).map(free).sum()
     }
 
     /// Shared slots that the queue uses.
-    fn shared_by(&self, queue: &QueueSlots) -> usize {
+    fn shared_by(&self, queue: &ServedQueue) -> usize {
         self.in_queue(&queue.name).saturating_sub(queue.reserved)
     }
 
@@ -260,9 +285,9 @@ impl Slots {
 
     /// What is left of the fair shares of these queues. A fair share is one slot at least: without
     /// any, a queue would wait for ever.
-    fn fair_share_room(&self, queues: &[String]) -> usize {
+    fn fair_share_room(&self, queues: &[QueueName]) -> usize {
         let shares: usize = self.plan.queues.iter().map(|queue| queue.share).sum();
-        let left = |queue: &QueueSlots| {
+        let left = |queue: &ServedQueue| {
             let fair_share = (self.all_shared() * queue.share / shares.max(1)).max(1);
             fair_share.saturating_sub(self.shared_by(queue))
         };
@@ -270,13 +295,13 @@ impl Slots {
         self.plan.among(queues).map(left).sum()
     }
 
-    fn shared_room(&self, queues: &[String]) -> usize {
+    fn shared_room(&self, queues: &[QueueName]) -> usize {
         let all = self.plan.queues.iter();
         let used: usize = all.map(|queue| self.shared_by(queue)).sum();
         let shared = self.all_shared().saturating_sub(used);
 
         let below_cap =
-            |queue: &QueueSlots| Some(queue.at_most?.saturating_sub(self.in_queue(&queue.name)));
+            |queue: &ServedQueue| Some(queue.at_most?.saturating_sub(self.in_queue(&queue.name)));
         let capped = self.plan.among(queues).filter_map(below_cap).min();
         capped.map_or(shared, |cap| cap.min(shared))
     }
@@ -309,7 +334,7 @@ impl Slots {
 
 impl SlotPlan {
     /// The plan's queues with these names.
-    fn among(&self, names: &[String]) -> impl Iterator<Item = &QueueSlots> {
+    fn among(&self, names: &[QueueName]) -> impl Iterator<Item = &ServedQueue> {
         let queues = self.queues.iter();
         queues.filter(|queue| names.contains(&queue.name))
     }
@@ -361,7 +386,7 @@ fn fair_shares(plan: &SlotPlan) -> Vec<Scope> {
 
 /// The queues with every group of types: those without a limit together, each of the others by
 /// itself.
-fn with_types(plan: &SlotPlan, queues: &[&QueueSlots], kind: ScopeKind) -> Vec<Scope> {
+fn with_types(plan: &SlotPlan, queues: &[&ServedQueue], kind: ScopeKind) -> Vec<Scope> {
     if queues.is_empty() {
         return Vec::new();
     }
@@ -379,7 +404,7 @@ fn with_types(plan: &SlotPlan, queues: &[&QueueSlots], kind: ScopeKind) -> Vec<S
         groups.insert(0, unlimited);
     }
 
-    let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+    let names: Vec<QueueName> = queues.iter().map(|queue| queue.name.clone()).collect();
     let scope = |task_types| Scope {
         queues: names.clone(),
         task_types,

@@ -18,7 +18,7 @@ use longhaul_engine::{
     routing::Routing,
 };
 use longhaul_sdk::{Client, Registry};
-use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+use longhaul_testkit::{clock::TestClock, names::queue_name, reference::MemoryStore};
 use longhaul_transport::local::{
     LocalNotifier, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds,
 };
@@ -62,7 +62,7 @@ pub(crate) fn unregistered(registry: Registry) -> Arc<Node> {
 /// A task of the type `t` in the queue `q`, in its attempt of this number.
 pub(crate) fn claimed_task(attempt: u32) -> TaskRecord {
     let now = Timestamp::from_micros(1);
-    let new = NewTask::new("ann", "t", "q", Json::trusted("1".to_owned()));
+    let new = NewTask::new("ann", "t", queue_name("q"), Json::trusted("1".to_owned()));
     let id = TaskIdSequence::default().next_id(now, 1);
     let task = TaskRecord {
         attempt: attempt - 1,

@@ -167,7 +167,7 @@ impl Registry {
         let handler = self.handler(&task.task_type)?;
         let owner = task.owner.to_string();
         let task_type = task.task_type.to_string();
-        let queue = task.queue.to_string();
+        let queue = task.queue.clone();
         let parent_id = task.parent.map(|lease| lease.task_id);
         let correlation_id = task.correlation_id.clone();
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_domain::{Invalid, Json, NewTask, RetryPolicy, bounds, time::millis};
+use longhaul_domain::{Invalid, Json, NewTask, QueueName, RetryPolicy, bounds, time::millis};
 use schemars::{JsonSchema, Schema};
 
 use crate::progress;
@@ -72,7 +72,7 @@ impl TypeSettings {
             return Err(Invalid::new("timeout", problem, "more than 0"));
         }
 
-        let queue = self.queue.as_deref().unwrap_or("any");
+        let queue = QueueName::parse(self.queue.as_deref().unwrap_or("any"))?;
         let task = NewTask {
             max_attempts: self.max_attempts,
             retry: self.retry,

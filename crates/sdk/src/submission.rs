@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use longhaul_domain::{
-    Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds,
-    time::millis,
+    Idempotency, Invalid, Json, NewTask, QueueName, RetryPolicy, RunAt, StoreError, TaskId,
+    Timestamp, bounds, time::millis,
 };
 use longhaul_engine::{Submissions as _, trace};
 use serde::{Serialize, de::DeserializeOwned};
@@ -43,7 +43,7 @@ const DEFAULT_OWNER: &str = "default";
 struct Names {
     owner: Arc<str>,
     task_type: Arc<str>,
-    queue: Arc<str>,
+    queue: Option<QueueName>,
 }
 
 fn share(before: &mut Arc<str>, name: &str) -> Arc<str> {
@@ -53,11 +53,18 @@ fn share(before: &mut Arc<str>, name: &str) -> Arc<str> {
     Arc::clone(before)
 }
 
+fn share_queue(before: &mut Option<QueueName>, name: &str) -> Result<QueueName, Invalid> {
+    match before {
+        Some(before) if *before == *name => Ok(before.clone()),
+        _ => Ok(before.insert(QueueName::parse(name)?).clone()),
+    }
+}
+
 /// A task that is about to be submitted. `.await` submits it.
 #[must_use = "a submission does nothing until it is awaited"]
 pub struct Submission<K: Kind> {
     client: Arc<Client>,
-    /// An error is returned when the submission is awaited. The names are empty until then.
+    /// An error is returned when the submission is awaited. Its names are filled in then.
     task: Result<NewTask, Invalid>,
     task_type: Cow<'static, str>,
     owner: Option<String>,
@@ -123,12 +130,13 @@ impl<K: Kind> Submission<K> {
     ) -> Self {
         let info = client.registry.info(&task_type);
         let settings = info.map(|info| info.settings.clone()).unwrap_or_default();
+        let queue = client.routing.otherwise.clone();
         let task = Json::from_value("parameters", params).map(|parameters| NewTask {
             max_attempts: settings.max_attempts,
             timeout_ms: settings.timeout.map(millis),
             finish_step,
             retry: settings.retry,
-            ..NewTask::named(Arc::default(), Arc::default(), Arc::default(), parameters)
+            ..NewTask::named(Arc::default(), Arc::default(), queue, parameters)
         });
 
         Self {
@@ -284,14 +292,18 @@ impl<K: Kind> Submission<K> {
             task.trace_context = current.map(|context| context.to_string());
         }
 
-        let queue = match &self.queue {
-            Some(queue) => queue.as_str(),
+        task.queue = match &self.queue {
+            Some(queue) => {
+                // Of several wrong names, the queue is reported last, as by the task's own check.
+                bounds::check_name("userId", &task.owner)?;
+                bounds::check_label("taskType", &task.task_type)?;
+                share_queue(&mut names.queue, queue)?
+            }
             None => {
                 let routing = &self.client.routing;
-                routing.queue(task.tier.as_deref(), self.expected)
+                routing.queue(task.tier.as_deref(), self.expected).clone()
             }
         };
-        task.queue = share(&mut names.queue, queue);
 
         let mut number = None;
         task.idempotency = match (self.parent, self.idempotency_key) {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use axum::{extract::FromRequestParts, http::request::Parts};
 use longhaul_api::Moment;
 use longhaul_domain::{
-    Invalid, Status, TaskId, Timestamp,
+    Invalid, QueueName, Status, TaskId, Timestamp,
     filter::{PageRequest, SortOrder, TaskFilter},
 };
 use utoipa::openapi::{path::Parameter, schema::Object};
@@ -88,6 +88,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 }
 
 /// The refusal of a parameter.
+fn refused(invalid: Invalid) -> ApiError {
+    bad(invalid.field, invalid.problem, invalid.allowed)
+}
+
 fn bad(field: &str, problem: impl Into<String>, allowed: impl Into<String>) -> ApiError {
     ApiError::BadFilter {
         field: field.to_owned(),
@@ -191,29 +195,23 @@ impl Query {
             .map(status)
             .collect::<Result<_, _>>()?;
         let listed = |name| self.many(name).into_iter().map(str::to_owned).collect();
+        let queues = self.many("queue").into_iter().map(QueueName::parse);
         let parent: Option<uuid::Uuid> = self.read("parentTaskId", "the id of a task")?;
 
         let filter = TaskFilter {
             owner: self.one("userId")?.map(str::to_owned),
             statuses,
             task_types: listed("taskType"),
-            queues: listed("queue"),
             task_key: self.one("taskKey")?.map(str::to_owned),
             parent_id: parent.map(TaskId),
             created_after: self.moment("createdAfter")?,
             created_before: self.moment("createdBefore")?,
             due_after: self.moment("dueAfter")?,
             due_before: self.moment("dueBefore")?,
+            queues: queues.collect::<Result<_, _>>().map_err(refused)?,
         };
 
-        filter.check().map_err(
-            |Invalid {
-                 field,
-                 problem,
-                 allowed,
-             }| bad(field, problem, allowed),
-        )?;
-
+        filter.check().map_err(refused)?;
         Ok(filter)
     }
 

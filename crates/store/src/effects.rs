@@ -286,7 +286,11 @@ pub(crate) async fn find_or_make_lane(
     session: &mut dyn Session,
     key: &LaneKey,
 ) -> Result<i64, SqlError> {
-    let params = [(&key.0).into(), (&key.1).into(), i64::from(key.2).into()];
+    let params = [
+        key.0.as_str().into(),
+        (&key.1).into(),
+        i64::from(key.2).into(),
+    ];
     if let Some(row) = session.fetch(Statement::FindLane, &params).await?.first() {
         return row.must_int(0);
     }

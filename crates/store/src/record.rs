@@ -2,8 +2,8 @@
 
 use longhaul_domain::{
     AccessToken, Attempt, AttemptEndKind, ChildCounts, Json, KnownToken, LeaseToken, LogEntry,
-    LogLevel, NodeId, NodeRecord, Phase, RetryPolicy, Status, TaskError, TaskId, TaskRecord,
-    Timestamp,
+    LogLevel, NodeId, NodeRecord, Phase, QueueName, RetryPolicy, Status, TaskError, TaskId,
+    TaskRecord, Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
     bounds,
@@ -64,6 +64,12 @@ fn any_str(row: &impl Columns, column: usize) -> Option<&str> {
 
 fn any_text(row: &impl Columns, column: usize) -> Option<String> {
     any_str(row, column).map(str::to_owned)
+}
+
+/// The name of a queue in a row. People write rows with any text.
+#[expect(clippy::disallowed_methods, reason = "the text comes from the store")]
+pub(crate) fn queue_name(text: &str) -> QueueName {
+    QueueName::stored(text)
 }
 
 fn any_time(row: &impl Columns, column: usize) -> Option<Timestamp> {
@@ -175,7 +181,7 @@ pub(crate) fn task(row: &impl Columns) -> Result<TaskRecord, SqlError> {
         tier: any_text(row, const { position("tier") }),
         task_type: any_text(row, const { position("task_type") }).unwrap_or_default(),
         task_key: any_text(row, const { position("task_key") }),
-        queue: any_text(row, const { position("queue") }).unwrap_or_default(),
+        queue: queue_name(any_str(row, const { position("queue") }).unwrap_or_default()),
         priority: priority(row, const { position("priority") }),
         status: status(row, const { position("status") })?,
         phase: if any_str(row, const { position("phase") }) == Some(Phase::Finish.as_str()) {
@@ -236,7 +242,7 @@ pub(crate) fn hint(row: &impl Columns) -> Result<Hint, SqlError> {
         task_id: TaskId(row.must_id(0)?),
         owner: any_text(row, 1).unwrap_or_default(),
         task_type: any_text(row, 2).unwrap_or_default(),
-        queue: any_text(row, 3).unwrap_or_default(),
+        queue: queue_name(any_str(row, 3).unwrap_or_default()),
         priority: priority(row, 4),
 
         retry_count: count(row, 5),

@@ -8,7 +8,8 @@ use std::sync::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock, Invalid, NewTask, RetryPolicy, RunAt, TaskId, TaskIdSequence, TaskRecord, Timestamp,
+    Clock, Invalid, NewTask, QueueName, RetryPolicy, RunAt, TaskId, TaskIdSequence, TaskRecord,
+    Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     event::OutboxPolicy,
     statistics::TaskCount,
@@ -18,6 +19,7 @@ use longhaul_domain::{
 use crate::{
     bounds::{ClaimBounds, Moves},
     catalog::{Sql, Statement},
+    record,
     row::{Columns as _, Param, SqlRow},
     sql_error::SqlError,
     task_columns::plain_params,
@@ -207,7 +209,7 @@ pub(crate) struct Completion<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct LaneHead {
     pub(crate) lane: i64,
-    pub(crate) queue: String,
+    pub(crate) queue: QueueName,
     pub(crate) task_type: String,
     pub(crate) priority: u8,
     pub(crate) due_at: i64,
@@ -218,7 +220,7 @@ impl LaneHead {
     pub(crate) fn from_row(row: &SqlRow) -> Result<Self, SqlError> {
         Ok(Self {
             lane: row.must_int(0)?,
-            queue: row.must_text(1)?,
+            queue: record::queue_name(row.must_str(1)?),
             task_type: row.must_text(5)?,
             priority: u8::try_from(row.must_int(2)?).unwrap_or(0),
             due_at: row.must_int(3)?,
@@ -228,7 +230,7 @@ impl LaneHead {
 }
 
 /// The queue, type and priority of a lane.
-pub(crate) type LaneKey = (String, String, u8);
+pub(crate) type LaneKey = (QueueName, String, u8);
 
 /// The state that all sessions of one store share.
 #[derive(Debug)]

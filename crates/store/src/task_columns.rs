@@ -20,7 +20,7 @@ pub(crate) const TASK_COLUMNS: &[TaskColumn] = &[
     text("tier", |new| new.task.tier.as_deref()),
     text("task_type", |new| Some(&new.task.task_type)),
     other("task_key"),
-    text("queue", |new| Some(&new.task.queue)),
+    text("queue", |new| Some(new.task.queue.as_str())),
     int("priority", |new| Some(new.task.priority.into())),
     other("status"),
     other("phase"),

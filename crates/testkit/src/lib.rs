@@ -15,6 +15,7 @@
 pub mod clock;
 #[cfg(feature = "fault_proxy")]
 pub mod fault_proxy;
+pub mod names;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbit_namespace;
 pub mod reference;

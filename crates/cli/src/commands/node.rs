@@ -195,7 +195,7 @@ impl Node {
         let mut builder = builder
             .worker(worker)
             .maintenance(config.maintenance.settings())
-            .routing(config.routing())
+            .routing(config.routing()?)
             .limits(config.limit_rules())
             .artifacts(config.artifacts_folder())
             .file_life(config.artifacts.life())

@@ -2,10 +2,7 @@
 //! called.
 
 use anyhow::Context as _;
-use longhaul::{
-    Limit, LimitRules, Routing, Rule,
-    operating::{WireDuration, bounds},
-};
+use longhaul::{Invalid, Limit, LimitRules, QueueName, Routing, Rule, operating::WireDuration};
 
 use super::{Config, keys::section};
 
@@ -19,7 +16,7 @@ section! {
         /// decides; setting any rules replaces the default ones.
         pub rules: Vec<RoutingRule> = routing.rules.iter().map(RoutingRule::of).collect(),
         /// The queue of tasks that no rule fits.
-        pub otherwise: String = routing.otherwise,
+        pub otherwise: String = routing.otherwise.to_string(),
     }
 }
 
@@ -67,16 +64,16 @@ impl RoutingRule {
         Self {
             tier: rule.tier.clone(),
             at_most: rule.at_most.map(WireDuration),
-            queue: rule.queue.clone(),
+            queue: rule.queue.to_string(),
         }
     }
 
-    fn rule(&self) -> Rule {
-        Rule {
+    fn rule(&self) -> Result<Rule, Invalid> {
+        Ok(Rule {
             tier: self.tier.clone(),
             at_most: self.at_most.map(|most| most.0),
-            queue: self.queue.clone(),
-        }
+            queue: QueueName::parse(&self.queue)?,
+        })
     }
 }
 
@@ -91,16 +88,20 @@ impl LimitRule {
 }
 
 impl Config {
-    pub fn routing(&self) -> Routing {
-        Routing {
-            rules: self.routing.rules.iter().map(RoutingRule::rule).collect(),
-            otherwise: self.routing.otherwise.clone(),
-        }
+    pub fn routing(&self) -> anyhow::Result<Routing> {
+        let rules: Result<_, Invalid> = self.routing.rules.iter().map(RoutingRule::rule).collect();
+        Ok(Routing {
+            rules: rules.context("routing")?,
+            otherwise: QueueName::parse(&self.routing.otherwise).context("routing")?,
+        })
     }
 
     /// Every queue that the configuration names.
     pub fn queues(&self) -> Vec<String> {
-        let mut queues = self.routing().queues();
+        let rules = self.routing.rules.iter();
+        let mut queues: Vec<String> = rules.map(|rule| rule.queue.clone()).collect();
+        queues.push(self.routing.otherwise.clone());
+        queues.dedup();
         queues.extend(self.worker.queues.keys().cloned());
         queues
     }
@@ -119,11 +120,7 @@ impl Config {
     }
 
     pub(super) fn check_routing(&self) -> anyhow::Result<()> {
-        for name in self.routing().queues() {
-            bounds::check_label("queue", &name).context("routing")?;
-        }
-
-        Ok(())
+        self.routing().map(drop)
     }
 
     pub(super) fn check_limits(&self) -> anyhow::Result<()> {

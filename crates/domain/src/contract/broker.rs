@@ -11,6 +11,7 @@ use crate::{
     event::OutboxMessage,
     ids::TaskId,
     json::Json,
+    names::QueueName,
     task::{Lease, TaskRecord},
     time::Timestamp,
 };
@@ -21,7 +22,7 @@ pub struct Hint {
     pub task_id: TaskId,
     pub owner: String,
     pub task_type: String,
-    pub queue: String,
+    pub queue: QueueName,
     pub priority: u8,
     pub retry_count: u32,
     pub submitted_at: Timestamp,

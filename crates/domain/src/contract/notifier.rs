@@ -3,13 +3,13 @@
 
 use async_trait::async_trait;
 
-use crate::ids::TaskId;
+use crate::{ids::TaskId, names::QueueName};
 
 /// A due task of a notification. Its receiver can claim it by id instead of searching the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HintedTask {
     pub task_id: TaskId,
-    pub queue: String,
+    pub queue: QueueName,
     pub task_type: String,
 }
 

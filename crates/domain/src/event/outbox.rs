@@ -140,7 +140,7 @@ fn body(task: &TaskRecord, event: EventKind) -> MessageBody {
         event,
         user_id: task.owner.clone(),
         task_type: task.task_type.clone(),
-        queue: task.queue.clone(),
+        queue: task.queue.to_string(),
         priority: task.priority,
         status: task.status,
         attempt: task.attempt,

@@ -168,6 +168,7 @@ mod tests {
     use crate::{
         ids::{LeaseToken, NodeId, TaskId},
         json::Json,
+        names::QueueName,
         submission::NewTask,
     };
     use uuid::Uuid;
@@ -178,7 +179,7 @@ mod tests {
         let new = NewTask::new(
             "u",
             "t",
-            "q",
+            QueueName::parse("q").unwrap(),
             Json::parse("parameters", "{}".to_owned()).unwrap(),
         );
 

@@ -5,6 +5,7 @@ use crate::{
     bounds,
     error::{Invalid, StoreError},
     event::EventKind,
+    names::QueueName,
     task::TaskRecord,
     time::Timestamp,
 };
@@ -15,7 +16,7 @@ pub struct Reschedule {
     pub run_at: Option<Timestamp>,
     pub priority: Option<u8>,
     pub max_attempts: Option<u32>,
-    pub queue: Option<String>,
+    pub queue: Option<QueueName>,
 }
 
 impl Reschedule {
@@ -28,12 +29,7 @@ impl Reschedule {
 
         self.run_at.map_or(Ok(()), |moment| moment.check("runAt"))?;
         self.priority.map_or(Ok(()), bounds::check_priority)?;
-        self.max_attempts
-            .map_or(Ok(()), bounds::check_max_attempts)?;
-
-        self.queue
-            .as_ref()
-            .map_or(Ok(()), |queue| bounds::check_label("queue", queue))
+        self.max_attempts.map_or(Ok(()), bounds::check_max_attempts)
     }
 }
 

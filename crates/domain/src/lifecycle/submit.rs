@@ -26,7 +26,7 @@ pub fn decide(new: &NewTask, id: TaskId, now: Timestamp) -> Result<Transition, I
         tier: new.tier.clone(),
         task_type: new.task_type.to_string(),
         task_key: new.task_key.clone(),
-        queue: new.queue.to_string(),
+        queue: new.queue.clone(),
         priority: new.priority,
         status: Status::Queued,
         phase: Phase::Run,

@@ -1,7 +1,7 @@
 //! Change: a person moves tasks in time, priority or queue, or pauses a queue.
 
 use longhaul_domain::{
-    Status, StoreError, TaskId, TaskRecord,
+    QueueName, Status, StoreError, TaskId, TaskRecord,
     contract::{
         broker::Signal,
         store::{Access, BulkChange, BulkOutcome, BulkRequest},
@@ -30,23 +30,23 @@ impl Engine {
     }
 
     /// Stops claims from a queue.
-    pub async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+    pub async fn pause_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         self.store.pause_queue(name).await?;
         self.signal_queue_changed(name);
         Ok(())
     }
 
     /// Reopens a paused queue, and wakes the nodes that serve it.
-    pub async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+    pub async fn resume_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         self.store.resume_queue(name).await?;
         self.notifier.notify(name);
         self.signal_queue_changed(name);
         Ok(())
     }
 
-    fn signal_queue_changed(&self, name: &str) {
+    fn signal_queue_changed(&self, name: &QueueName) {
         self.signal_nodes(Signal::QueueChanged {
-            queue: name.to_owned(),
+            queue: name.to_string(),
         });
     }
 

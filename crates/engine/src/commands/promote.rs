@@ -1,6 +1,6 @@
 //! Promote: starts tasks that have waited too long before all others of their queue.
 
-use longhaul_domain::StoreError;
+use longhaul_domain::{QueueName, StoreError};
 
 use crate::Engine;
 
@@ -8,7 +8,7 @@ impl Engine {
     /// Promotes up to `most` tasks of a queue that have waited for longer than `waited_ms`.
     pub async fn promote(
         &self,
-        queue: &str,
+        queue: &QueueName,
         waited_ms: u64,
         most: usize,
     ) -> Result<(), StoreError> {

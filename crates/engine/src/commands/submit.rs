@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use longhaul_domain::{
-    Lease, NewTask, RunAt, StoreError, TaskId, TaskRecord, Timestamp, bounds,
+    Lease, NewTask, QueueName, RunAt, StoreError, TaskId, TaskRecord, Timestamp, bounds,
     contract::{
         broker::Hint,
         store::{ClaimRequest, Submitted},
@@ -138,7 +138,7 @@ impl Engine {
             if note.notifies && !submitted.repeated {
                 self.notifier.notified_in_commit();
             } else if note.delay_ms == 0 {
-                queues.insert(&*note.queue);
+                queues.insert(&note.queue);
             }
 
             if self.direct_dispatch.is_none() || submitted.repeated || note.has_live_hint() {
@@ -198,7 +198,7 @@ impl Engine {
 struct Note {
     owner: Arc<str>,
     task_type: Arc<str>,
-    queue: Arc<str>,
+    queue: QueueName,
     priority: u8,
     delay_ms: u64,
     due_at: Option<Timestamp>,
@@ -290,7 +290,7 @@ impl Note {
             task_id: submitted.task_id,
             owner: self.owner.to_string(),
             task_type: self.task_type.to_string(),
-            queue: self.queue.to_string(),
+            queue: self.queue.clone(),
             priority: self.priority,
             retry_count: 0,
             submitted_at,

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longhaul_domain::{RunAt, Timestamp, bounds, contract::store::QueueHead};
+use longhaul_domain::{QueueName, RunAt, Timestamp, bounds, contract::store::QueueHead};
 
 /// Owners that are remembered in one process, each with a name: some 20 MB. Beyond it a new owner's
 /// tasks go behind all others, as without fair order.
@@ -24,7 +24,7 @@ const OLDEST_MS: u64 = 24 * 3_600 * 1_000;
 /// The backlogs of all queues and priorities, as far as this process knows them.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    queues: HashMap<String, BTreeMap<u8, Backlog>>,
+    queues: HashMap<QueueName, BTreeMap<u8, Backlog>>,
     /// Owners in all backlogs.
     owners: usize,
 }
@@ -112,7 +112,7 @@ impl Schedule {
     /// Assigns the due times of an owner's next `count` tasks. `now` is at most the store's time.
     pub(super) fn assign(
         &mut self,
-        queue: &str,
+        queue: &QueueName,
         priority: u8,
         owner: &str,
         count: usize,
@@ -150,12 +150,12 @@ impl Schedule {
     }
 
     /// The backlog of this queue and priority; `None` for a new queue where there is no room.
-    fn backlog(&mut self, queue: &str, priority: u8, is_full: bool) -> Option<&mut Backlog> {
+    fn backlog(&mut self, queue: &QueueName, priority: u8, is_full: bool) -> Option<&mut Backlog> {
         if !self.queues.contains_key(queue) {
             if is_full || self.queues.len() >= MAX_QUEUES {
                 return None;
             }
-            self.queues.insert(queue.to_owned(), BTreeMap::new());
+            self.queues.insert(queue.clone(), BTreeMap::new());
         }
 
         let backlogs = self.queues.get_mut(queue)?;
@@ -223,6 +223,8 @@ fn head_of_both(one: Timestamp, other: Timestamp, oldest: Timestamp) -> Timestam
 
 #[cfg(test)]
 mod tests {
+    use longhaul_testkit::names::queue_name;
+
     use super::*;
 
     fn at(micros: i64) -> Timestamp {
@@ -233,7 +235,7 @@ mod tests {
 
     fn head_of(task_type: &str, micros: i64) -> QueueHead {
         QueueHead {
-            queue: "q".to_owned(),
+            queue: queue_name("q"),
             priority: 1,
             task_type: task_type.to_owned(),
             due_at: at(micros),
@@ -257,7 +259,7 @@ mod tests {
     }
 
     fn run_at(schedule: &mut Schedule, owner: &str, count: usize, now: Timestamp) -> Vec<RunAt> {
-        let mut due_times = schedule.assign("q", 1, owner, count, now);
+        let mut due_times = schedule.assign(&queue_name("q"), 1, owner, count, now);
         (0..count).map(|_| due_times.next()).collect()
     }
 
@@ -281,11 +283,11 @@ mod tests {
         read(&mut schedule, &heads, now);
 
         // Ten thousand tasks of one owner, and later one of another, which is due first.
-        schedule.assign("q", 1, "a", 10_000, now);
+        schedule.assign(&queue_name("q"), 1, "a", 10_000, now);
         let later = now.plus_ms(5_000);
         read(&mut schedule, &heads, later);
         assert_eq!(
-            schedule.assign("q", 1, "b", 1, later).next,
+            schedule.assign(&queue_name("q"), 1, "b", 1, later).next,
             Some(at(waiting))
         );
     }
@@ -386,7 +388,7 @@ mod tests {
         let now = at(5_000_000);
         let mut schedule = backlog(1_000, now);
         for n in 0..MAX_OWNERS {
-            schedule.assign("q", 1, &n.to_string(), 1, now);
+            schedule.assign(&queue_name("q"), 1, &n.to_string(), 1, now);
         }
 
         assert_eq!(
@@ -396,7 +398,7 @@ mod tests {
         assert_eq!(due_at(&mut schedule, "7", 1, now), [1_001]);
         read(&mut schedule, &head(2_000), now);
         for n in 0..MAX_QUEUES + 5 {
-            schedule.assign(&n.to_string(), 1, "a", 1, now);
+            schedule.assign(&queue_name(&n.to_string()), 1, "a", 1, now);
         }
 
         assert_eq!(schedule.queues.len(), MAX_QUEUES);

@@ -28,7 +28,7 @@ impl Engine {
 
         let mut all = Vec::with_capacity(queues.len());
         for queue in queues {
-            let tasks = count(&task_counts, |count| count.key.queue == queue.name);
+            let tasks = count(&task_counts, |count| queue.name == *count.key.queue);
             all.push(QueueCounts { queue, tasks });
         }
 

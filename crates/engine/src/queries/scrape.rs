@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_domain::{
-    NodeRecord, Status, StoreError, Timestamp, bounds,
+    NodeRecord, QueueName, Status, StoreError, Timestamp, bounds,
     statistics::{CountFilter, Measure, TaskCount},
 };
 use tokio::time::timeout;
@@ -89,7 +89,7 @@ impl Engine {
     /// a due time before its submit, so both are looked at.
     async fn waits_since(
         &self,
-        queues: &[String],
+        queues: &[QueueName],
         now: Timestamp,
     ) -> Result<Option<Timestamp>, StoreError> {
         let mut longest: Option<Timestamp> = None;
@@ -105,21 +105,22 @@ impl Engine {
 }
 
 /// The queues and types with tasks that can be claimed once they are due, each sorted.
-fn claimable(task_counts: &[TaskCount]) -> (Vec<String>, Vec<String>) {
+fn claimable(task_counts: &[TaskCount]) -> (Vec<QueueName>, Vec<String>) {
     let mut queues = Vec::new();
     let mut task_types = Vec::new();
     for TaskCount { key, n } in task_counts {
         let is_claimable = Status::parse(&key.label).is_some_and(Status::is_claimable);
         if key.measure == Measure::Status && *n > 0 && is_claimable {
-            queues.push(key.queue.clone());
+            // People write rows with any text. Nodes claim from valid names only.
+            queues.extend(QueueName::parse(&key.queue));
             task_types.push(key.task_type.clone());
         }
     }
 
-    for names in [&mut queues, &mut task_types] {
-        names.sort();
-        names.dedup();
-    }
+    queues.sort();
+    queues.dedup();
+    task_types.sort();
+    task_types.dedup();
     (queues, task_types)
 }
 

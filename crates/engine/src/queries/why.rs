@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use longhaul_domain::{
-    Attempt, NodeRecord, Serves, Status, StoreError, TaskError, TaskId, TaskRecord, Timestamp,
-    contract::store::Access, statistics::CountFilter,
+    Attempt, NodeRecord, QueueName, Serves, Status, StoreError, TaskError, TaskId, TaskRecord,
+    Timestamp, contract::store::Access, statistics::CountFilter,
 };
 
 use super::queue_counts::{Counts, count};
@@ -32,7 +32,7 @@ pub enum Why {
     /// Its store cannot be written, so nothing is claimed.
     StoreNotWritable,
     /// Its queue is paused.
-    Paused { queue: String, since: Timestamp },
+    Paused { queue: QueueName, since: Timestamp },
     /// It is not due.
     NotDue { due_at: Timestamp, status: Status },
     /// No node runs tasks.
@@ -41,7 +41,7 @@ pub enum Why {
     NoWorker { task_type: String },
     /// Nodes run the type, but none of them serves the queue.
     QueueNotServed {
-        queue: String,
+        queue: QueueName,
         task_type: String,
         served: BTreeSet<String>,
     },
@@ -53,14 +53,14 @@ pub enum Why {
     },
     /// It is due, and the only node has no free slot for it.
     SlotsFull {
-        queue: String,
+        queue: QueueName,
         used: usize,
         slots: usize,
         ahead: Ahead,
     },
     /// It is due, and others are claimed first.
     InLine {
-        queue: String,
+        queue: QueueName,
         ahead: Ahead,
         waiting: i64,
         running: i64,
@@ -155,7 +155,7 @@ impl Engine {
             paused_at: queue.and_then(|queue| queue.paused_at),
             is_type_known: knows(&task.task_type),
             nodes,
-            counts: count(&task_counts, |count| count.key.queue == task.queue),
+            counts: count(&task_counts, |count| task.queue == *count.key.queue),
             last_error: last_attempt.and_then(|attempt| attempt.error),
             ahead,
             full: self.full_slots(&task),
@@ -296,7 +296,7 @@ fn not_served(task: &TaskRecord, facts: &Facts) -> Option<Why> {
 
     let queues = of_type.iter().flat_map(|serves| &serves.queues);
     let served: BTreeSet<String> = queues.cloned().collect();
-    if served.contains(&task.queue) {
+    if served.contains(task.queue.as_str()) {
         return None;
     }
     Some(Why::QueueNotServed {
@@ -315,11 +315,17 @@ fn limit_reason(facts: &Facts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use longhaul_domain::{Json, NewTask, NodeId, lifecycle::submit};
+    use longhaul_testkit::names::queue_name;
 
     use super::*;
 
     fn task(status: Status) -> TaskRecord {
-        let new = NewTask::new("u-1", "t", "q", Json::trusted("null".to_owned()));
+        let new = NewTask::new(
+            "u-1",
+            "t",
+            queue_name("q"),
+            Json::trusted("null".to_owned()),
+        );
         let id = longhaul_domain::TaskIdSequence::default().next_id(Timestamp::default(), 1);
         TaskRecord {
             status,
@@ -373,7 +379,7 @@ mod tests {
         assert_eq!(
             why,
             Why::InLine {
-                queue: "q".to_owned(),
+                queue: queue_name("q"),
                 ahead: Ahead::Exactly(12),
                 waiting: 37,
                 running: 4,
@@ -433,7 +439,7 @@ mod tests {
         let elsewhere = Facts { nodes, ..facts() };
         let served = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
         let expected = Why::QueueNotServed {
-            queue: "q".to_owned(),
+            queue: queue_name("q"),
             task_type: "t".to_owned(),
             served,
         };
@@ -478,7 +484,7 @@ mod tests {
         };
         let ahead = Ahead::AtLeast(MAX_COUNTED);
         let expected = Why::SlotsFull {
-            queue: "q".to_owned(),
+            queue: queue_name("q"),
             used: 4,
             slots: 4,
             ahead,

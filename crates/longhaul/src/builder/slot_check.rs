@@ -1,6 +1,6 @@
 //! Refuses worker settings under which a task could never run.
 
-use longhaul_domain::Invalid;
+use longhaul_domain::{Invalid, QueueName};
 use longhaul_node::{QueueSlots, WorkerSettings};
 
 use super::Builder;
@@ -12,6 +12,9 @@ impl Builder {
         check_queue_limits(&self.worker.queues)?;
         check_unreserved(&self.worker)?;
         check_resources(&self.worker)?;
+        for queue in &self.worker.queues {
+            QueueName::parse(&queue.name)?;
+        }
 
         if self.worker.slots == 0 && self.registry.types().next().is_some() {
             let allowed = "1 or more; start_maintenance() starts a node that runs no task";

@@ -77,6 +77,7 @@ async fn of_a_worker() {
             },
             shared(),
         ],
+        vec![QueueSlots::shared("vip!")],
     ] {
         let worker = WorkerSettings {
             slots: 4,

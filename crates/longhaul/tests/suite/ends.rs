@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 use longhaul::{Class, Context, JsonSchema, NoResult, Outcome, Status, Stop, Task, TypeSettings};
+use longhaul_testkit::names::queue_name;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore};
 
@@ -229,7 +230,7 @@ async fn parameters_that_do_not_parse(database: Home) {
         .unwrap();
 
     let json = longhaul::Json::parse("parameters", r#"{"how":"Nonsense"}"#).unwrap();
-    let task = longhaul::NewTask::new("u-1", "ends", "free_default", json);
+    let task = longhaul::NewTask::new("u-1", "ends", queue_name("free_default"), json);
     let id = longhaul.engine().submit(task).await.unwrap().task_id;
     let ended = longhaul.handle::<Ends>(id).ended().await.unwrap();
     assert_eq!((ended.status, ended.attempt), (Status::Failed, 1));

@@ -14,6 +14,7 @@ use longhaul_domain::{
     contract::store::{ClaimRequest, Leases as _, TaskCommands as _},
 };
 use longhaul_store::{SqlStore, StoreOptions};
+use longhaul_testkit::names::queue_name;
 use tokio::sync::Semaphore;
 
 use crate::{Home, Place, open, open_with_store, trial, until};
@@ -115,7 +116,7 @@ impl OtherNode {
         let request = ClaimRequest {
             node_id: self.node,
             host: "elsewhere".to_owned(),
-            queues: vec!["free_default".to_owned()],
+            queues: vec![queue_name("free_default")],
             task_types: vec![Gated::TYPE.to_owned()],
             limit,
         };

@@ -32,16 +32,19 @@ impl EmptyFairShares {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_testkit::names::queue_name;
+
     use super::*;
     use crate::{
         in_flight::InFlight,
-        settings::QueueSlots,
-        slots::{SlotPlan, TypeSlots},
+        slots::{ServedQueue, SlotPlan, TypeSlots},
     };
 
     #[tokio::test(start_paused = true)]
     async fn an_empty_fair_share_is_left_out_for_a_while() {
-        let queues = ["full", "empty"].map(QueueSlots::shared).to_vec();
+        let queues = ["full", "empty"]
+            .map(|name| ServedQueue::shared(queue_name(name)))
+            .to_vec();
         let types = vec![TypeSlots {
             name: "t".to_owned(),
             at_most: None,

@@ -1,5 +1,6 @@
 use longhaul_domain::{TaskIdSequence, Timestamp, contract::broker::Hint};
 use longhaul_sdk::{Job, Registry, TypeSettings};
+use longhaul_testkit::names::queue_name;
 
 use super::*;
 use crate::test_node;
@@ -11,7 +12,7 @@ fn refused_hint() -> Hint {
         task_id: TaskIdSequence::default().next_id(now, 1),
         owner: "ann".to_owned(),
         task_type: "t".to_owned(),
-        queue: "q".to_owned(),
+        queue: queue_name("q"),
         priority: 1,
         retry_count: 0,
         submitted_at: now,

@@ -1,4 +1,5 @@
 use longhaul_domain::TaskIdSequence;
+use longhaul_testkit::names::queue_name;
 
 use super::*;
 
@@ -92,7 +93,7 @@ fn hint(task_id: TaskId, priority: u8) -> Hint {
         task_id,
         owner: "ann".to_owned(),
         task_type: "t".to_owned(),
-        queue: "q".to_owned(),
+        queue: queue_name("q"),
         priority,
         retry_count: 0,
         submitted_at: moment,

@@ -1,7 +1,11 @@
 use longhaul_domain::contract::store::{AttemptEnd, AttemptReport};
+use longhaul_testkit::names::queue_name;
 
 use super::*;
-use crate::{settings::QueueSlots, slots::TypeSlots, test_node::claimed_task};
+use crate::{
+    slots::{ServedQueue, TypeSlots},
+    test_node::claimed_task,
+};
 
 fn in_flight() -> InFlight {
     let types = vec![TypeSlots {
@@ -12,7 +16,7 @@ fn in_flight() -> InFlight {
 
     InFlight::new(SlotPlan {
         total: 2,
-        queues: vec![QueueSlots::shared("q")],
+        queues: vec![ServedQueue::shared(queue_name("q"))],
         types,
         ..SlotPlan::default()
     })

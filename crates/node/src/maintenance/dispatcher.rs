@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    StoreError,
+    QueueName, StoreError,
     contract::{
         Broker,
         broker::{BrokerError, Hint, Published},
@@ -46,9 +46,9 @@ pub struct Dispatcher {
 /// What the dispatcher remembers between two passes.
 #[derive(Debug, Default)]
 struct Memory {
-    queues: BTreeMap<String, Queue>,
+    queues: BTreeMap<QueueName, Queue>,
     /// Queues that exist in the broker.
-    declared: HashSet<String>,
+    declared: HashSet<QueueName>,
     listed_queues_at: Option<Instant>,
     last_pass: Option<Instant>,
     /// The backlogged queues of the last report, and when it was sent.
@@ -143,7 +143,7 @@ impl Memory {
 
         let is_due = |queue: &Queue| queue.plan_at.is_some_and(|at| at <= now);
         let due = self.queues.iter().filter(|(_, queue)| is_due(queue));
-        let names: Vec<String> = due.map(|(name, _)| name.clone()).collect();
+        let names: Vec<QueueName> = due.map(|(name, _)| name.clone()).collect();
         for name in names {
             if self.is_declared(broker, &name).await {
                 self.dispatch_queue(engine, broker, &name).await?;
@@ -163,7 +163,7 @@ impl Memory {
         let heads = engine.queues().list_heads().await?;
         self.listed_queues_at = Some(now);
 
-        let names: BTreeSet<String> = heads.into_iter().map(|head| head.queue).collect();
+        let names: BTreeSet<QueueName> = heads.into_iter().map(|head| head.queue).collect();
         for name in names {
             let queue = self.queues.entry(name).or_insert(Queue {
                 window: DispatchWindow::default(),
@@ -179,19 +179,19 @@ impl Memory {
     }
 
     /// Declares the queue where it is missing. Returns whether hints for it can be published.
-    async fn is_declared(&mut self, broker: &dyn Broker, name: &str) -> bool {
+    async fn is_declared(&mut self, broker: &dyn Broker, name: &QueueName) -> bool {
         if self.declared.contains(name) {
             return true;
         }
 
-        match broker.declare(&[name.to_owned()]).await {
-            Ok(()) => self.declared.insert(name.to_owned()),
+        match broker.declare(&[name.to_string()]).await {
+            Ok(()) => self.declared.insert(name.clone()),
             Err(BrokerError::Unavailable(_)) => false,
             // Hints may still arrive. Those that do not are refused, and the task is given up.
             Err(error @ BrokerError::Topology(_)) => {
                 tracing::warn!(
                     %error,
-                    queue = name,
+                    queue = name.as_str(),
                     "the broker's topology differs; publishing hints anyway"
                 );
                 true
@@ -203,7 +203,7 @@ impl Memory {
         &mut self,
         engine: &Engine,
         broker: &dyn Broker,
-        name: &str,
+        name: &QueueName,
     ) -> Result<(), StoreError> {
         let Some(queue) = self.queues.get_mut(name) else {
             return Ok(());
@@ -257,7 +257,7 @@ impl Memory {
             .queues
             .iter()
             .filter(|(_, queue)| queue.window.is_backlogged());
-        let queues: Vec<String> = backlogged.map(|(name, _)| name.clone()).collect();
+        let queues: Vec<String> = backlogged.map(|(name, _)| name.to_string()).collect();
 
         let is_reported = self
             .reported

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    StoreError, Timestamp, bounds,
+    QueueName, StoreError, Timestamp, bounds,
     statistics::{CountFilter, Measure, SPAN_MICROS, TaskCount},
 };
 use longhaul_engine::Engine;
@@ -34,7 +34,7 @@ const COUNTED_MS: u64 = SPAN_MICROS as u64 / 1_000;
 pub struct PriorityAging {
     starve_after: Duration,
     /// For each queue with overdue tasks: how many of its tasks had ended at the last promotion.
-    ends_at_promotion: Mutex<HashMap<String, i64>>,
+    ends_at_promotion: Mutex<HashMap<QueueName, i64>>,
 }
 
 impl PriorityAging {
@@ -50,16 +50,16 @@ impl PriorityAging {
     /// each queue have ended.
     fn allowances(
         &self,
-        queues: BTreeSet<String>,
+        queues: BTreeSet<QueueName>,
         ended: &HashMap<String, i64>,
-    ) -> Vec<(String, usize)> {
+    ) -> Vec<(QueueName, usize)> {
         // One pass runs at a time: the lock only makes the job shareable.
         let mut ends_at_promotion = self.ends_at_promotion.lock();
         ends_at_promotion.retain(|queue, _| queues.contains(queue));
 
         let mut allowances = Vec::new();
         for queue in queues {
-            let now = ended.get(&queue).copied().unwrap_or(0);
+            let now = ended.get(queue.as_str()).copied().unwrap_or(0);
             let before = ends_at_promotion.get(&queue).copied();
             let allowed = allowance(before, now);
 
@@ -81,7 +81,7 @@ impl PriorityAging {
         &self,
         engine: &Engine,
         now: Timestamp,
-    ) -> Result<BTreeSet<String>, StoreError> {
+    ) -> Result<BTreeSet<QueueName>, StoreError> {
         let waited_ms = millis(self.starve_after);
         let mut queues = BTreeSet::new();
         for head in engine.queues().list_heads().await? {
@@ -159,13 +159,15 @@ async fn ended_by_queue(
 
 #[cfg(test)]
 mod tests {
+    use longhaul_testkit::names::queue_name;
+
     use super::*;
 
     #[test]
     fn one_of_ten_starts_is_for_tasks_that_have_waited_too_long() {
         let priority_aging = PriorityAging::new(&MaintenanceSettings::default());
         let allowed = |ended: i64| {
-            let queues = BTreeSet::from(["q".to_owned()]);
+            let queues = BTreeSet::from([queue_name("q")]);
             let allowances =
                 priority_aging.allowances(queues, &HashMap::from([("q".to_owned(), ended)]));
             allowances.first().map_or(0, |(_, most)| *most)

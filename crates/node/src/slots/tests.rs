@@ -1,11 +1,13 @@
+use longhaul_testkit::names::queue_name;
+
 use super::*;
 
 fn plan(
     queues: &[(&str, usize, Option<usize>)],
     types: &[(&str, Option<usize>, &[&str])],
 ) -> SlotPlan {
-    let queue = |(name, reserved, at_most): &(&str, usize, Option<usize>)| QueueSlots {
-        name: (*name).to_owned(),
+    let queue = |(name, reserved, at_most): &(&str, usize, Option<usize>)| ServedQueue {
+        name: queue_name(name),
         reserved: *reserved,
         at_most: *at_most,
         share: 1,
@@ -137,7 +139,7 @@ fn a_queue_that_uses_less_than_its_fair_share_goes_before_a_flood() {
     let mut slots = Slots::new(plan);
 
     run(&mut slots, "free", "t", 8);
-    let asked = |slots: &Slots| -> Vec<(String, usize)> {
+    let asked = |slots: &Slots| -> Vec<(QueueName, usize)> {
         slots
             .fair_shares()
             .iter()
@@ -145,7 +147,7 @@ fn a_queue_that_uses_less_than_its_fair_share_goes_before_a_flood() {
             .collect()
     };
 
-    let of = |name: &str, room| (name.to_owned(), room);
+    let of = |name: &str, room| (queue_name(name), room);
     // Nine slots are shared, and one of them is free. The fair shares are 7, 1 and 1 of them.
     assert_eq!(asked(&slots), [of("vip", 1), of("slow", 1), of("free", 0)]);
     run(&mut slots, "vip", "t", 2);

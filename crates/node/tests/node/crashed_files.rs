@@ -19,7 +19,7 @@ use longhaul_engine::{
     files::{FileLife, UrlSigner},
 };
 use longhaul_node::maintenance::{MaintenanceSettings, Sweeper, job::MaintenanceJob as _};
-use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+use longhaul_testkit::{clock::TestClock, names::queue_name, reference::MemoryStore};
 use longhaul_transport::local::{LocalNotifier, MemoryEventBus};
 use parking_lot::Mutex;
 
@@ -64,13 +64,13 @@ async fn a_half_written_file_is_removed_when_it_would_have_expired() {
         .submit_task(NewTask::new(
             "u-1",
             "t",
-            "q",
+            queue_name("q"),
             Json::trusted("null".to_owned()),
         ))
         .await
         .unwrap();
 
-    let queues = vec!["q".to_owned()];
+    let queues = vec![queue_name("q")];
     let task_types = vec!["t".to_owned()];
     let request = ClaimRequest {
         node_id,

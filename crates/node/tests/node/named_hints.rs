@@ -11,6 +11,7 @@ use longhaul_domain::{
 };
 use longhaul_node::PollSettings;
 use longhaul_sdk::Registry;
+use longhaul_testkit::names::queue_name;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::{
@@ -97,7 +98,7 @@ impl World {
         let parameters = Json::trusted(number.to_string());
         let task = NewTask {
             priority,
-            ..NewTask::new("ann", Telling::TYPE, queue, parameters)
+            ..NewTask::new("ann", Telling::TYPE, queue_name(queue), parameters)
         };
         self.remote.store.submit_task(task).await.unwrap().task_id
     }
@@ -105,7 +106,7 @@ impl World {
     fn notify(&self, tasks: &[(TaskId, &str, &str)]) {
         let named = |(task_id, queue, task_type): &(TaskId, &str, &str)| HintedTask {
             task_id: *task_id,
-            queue: (*queue).to_owned(),
+            queue: queue_name(queue),
             task_type: (*task_type).to_owned(),
         };
 

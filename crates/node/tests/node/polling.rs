@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul::{Context, Outcome, Task, Why};
 use longhaul_domain::{Json, NewTask, contract::store::TaskCommands};
+use longhaul_testkit::names::queue_name;
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::remote_store::RemoteStore;
@@ -32,7 +33,10 @@ async fn the_next_look_after_a_find_comes_soon() {
         .await
         .unwrap();
 
-    let new_task = || NewTask::new("ann", Telling::TYPE, "free_default", Json::trusted("null"));
+    let new_task = || {
+        let queue = queue_name("free_default");
+        NewTask::new("ann", Telling::TYPE, queue, Json::trusted("null"))
+    };
     remote.pass(Duration::from_secs(10)).await;
     remote.store.submit_task(new_task()).await.unwrap();
     longhaul.wake();

@@ -8,6 +8,7 @@ use longhaul_domain::{
     Json, NewTask,
     contract::store::{ClaimRequest, TaskCommands},
 };
+use longhaul_testkit::names::queue_name;
 use tokio::sync::{Notify, oneshot};
 
 use crate::memory_store::{Echo, on, store};
@@ -20,12 +21,12 @@ async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
     let task = NewTask::new(
         "ann",
         "elsewhere",
-        "free_default",
+        queue_name("free_default"),
         Json::trusted("1".to_owned()),
     );
 
     let id = store.submit_task(task).await.unwrap().task_id;
-    let queues = vec!["free_default".to_owned()];
+    let queues = vec![queue_name("free_default")];
     let task_types = vec!["elsewhere".to_owned()];
     let request = ClaimRequest {
         node_id,

@@ -12,6 +12,7 @@ use longhaul_domain::{
     lifecycle::reschedule::Reschedule,
 };
 use longhaul_engine::Engine;
+use longhaul_testkit::names::queue_name;
 
 use crate::coverage::Situation;
 use crate::script::{self, QUEUES, TYPES};
@@ -195,7 +196,7 @@ impl World {
                 ..Reschedule::default()
             },
             _ => Reschedule {
-                queue: Some(QUEUES[self.dice.below(2)].to_owned()),
+                queue: Some(queue_name(QUEUES[self.dice.below(2)])),
                 ..Reschedule::default()
             },
         }
@@ -221,9 +222,9 @@ impl World {
         let engine = self.some_engine();
 
         let done = if is_paused {
-            ready(engine.resume_queue(queue))
+            ready(engine.resume_queue(&queue_name(queue)))
         } else {
-            ready(engine.pause_queue(queue))
+            ready(engine.pause_queue(&queue_name(queue)))
         };
 
         if done.is_ok() && !is_paused {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
 
 use longhaul_domain::{
-    Lease, LeaseToken, NodeId, NodeRecord, TaskId, TaskRecord,
+    Lease, LeaseToken, NodeId, NodeRecord, QueueName, TaskId, TaskRecord,
     contract::store::{AttemptEnd, AttemptReport, BulkChange, RescueRequest, Verdict},
 };
 
@@ -93,7 +93,7 @@ pub(crate) struct History {
     pub(crate) keys: BTreeMap<(String, String), TaskId>,
     /// Nodes that have been declared dead.
     pub(crate) dead: BTreeSet<NodeId>,
-    pub(crate) paused: BTreeSet<String>,
+    pub(crate) paused: BTreeSet<QueueName>,
     pub(crate) violation: Option<Violation>,
     pub(crate) coverage: Coverage,
     pub(crate) step: usize,

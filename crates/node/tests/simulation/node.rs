@@ -15,15 +15,15 @@ use longhaul_domain::{
     contract::store::{AttemptEnd, AttemptReport, ClaimNamed, ClaimRequest},
 };
 use longhaul_engine::{Engine, TaskInfo, commands::finish::EndedAttempt};
-use longhaul_node::{PollSettings, QueueSlots};
 use longhaul_node::{
+    PollSettings,
     in_flight::InFlight,
     maintenance::job::{self, MaintenanceJob},
     pace::Pace,
-    slots::{SlotPlan, TypeSlots},
+    slots::{ServedQueue, SlotPlan, TypeSlots},
 };
 use longhaul_sdk::StopReason;
-
+use longhaul_testkit::names::queue_name;
 use tokio_util::sync::CancellationToken;
 
 use crate::bugs::PlantedBug;
@@ -571,7 +571,8 @@ fn ended_of(run: &Run, outcome: AttemptEnd) -> EndedAttempt {
 
 /// Most processes serve everything. Some reserve a slot for one queue, some limit a type.
 fn plan(dice: &mut Dice) -> SlotPlan {
-    let mut queues: Vec<QueueSlots> = QUEUES.iter().map(|name| QueueSlots::shared(name)).collect();
+    let served = |name: &&str| ServedQueue::shared(queue_name(name));
+    let mut queues: Vec<ServedQueue> = QUEUES.iter().map(served).collect();
     let mut types: Vec<TypeSlots> = TYPES
         .iter()
         .map(|name| TypeSlots {

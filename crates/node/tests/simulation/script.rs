@@ -9,6 +9,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::Engine;
 use longhaul_sdk::StopReason;
+use longhaul_testkit::names::queue_name;
 
 use crate::coverage::Situation;
 use crate::dice::Dice;
@@ -45,7 +46,7 @@ pub(crate) fn new_task(owner: &str, kind: &str, queue: &str, number: u64) -> New
             max_ms: 5_000,
             ..RetryPolicy::default()
         },
-        ..NewTask::new(owner, kind, queue, json(number))
+        ..NewTask::new(owner, kind, queue_name(queue), json(number))
     }
 }
 

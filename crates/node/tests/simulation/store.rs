@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Clock as _, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken,
-    NewTask, NodeId, NodeRecord, Serves, StoreError, TaskId, TaskRecord, Timestamp,
+    NewTask, NodeId, NodeRecord, QueueName, Serves, StoreError, TaskId, TaskRecord, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         broker::Hint,
@@ -365,7 +365,7 @@ impl Queues for SimStore {
         self.memory.list_queues().await
     }
 
-    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Hint>, StoreError> {
+    async fn list_due(&self, queue: &QueueName, limit: usize) -> Result<Vec<Hint>, StoreError> {
         self.memory.list_due(queue, limit).await
     }
 
@@ -375,7 +375,7 @@ impl Queues for SimStore {
 
     async fn next_due_at(
         &self,
-        queues: &[String],
+        queues: &[QueueName],
         task_types: &[String],
     ) -> Result<Option<Timestamp>, StoreError> {
         self.memory.next_due_at(queues, task_types).await
@@ -393,19 +393,19 @@ impl Queues for SimStore {
 
 #[async_trait]
 impl QueueCommands for SimStore {
-    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
-        self.history().paused.insert(name.to_owned());
+    async fn pause_queue(&self, name: &QueueName) -> Result<(), StoreError> {
+        self.history().paused.insert(name.clone());
         self.memory.pause_queue(name).await
     }
 
-    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+    async fn resume_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         self.history().paused.remove(name);
         self.memory.resume_queue(name).await
     }
 
     async fn promote_tasks(
         &self,
-        queue: &str,
+        queue: &QueueName,
         waited_ms: u64,
         most: usize,
     ) -> Result<usize, StoreError> {

@@ -9,6 +9,7 @@ use longhaul_node::{
     maintenance::job::MaintenanceJob,
     maintenance::{Expirer, MaintenanceSettings, Rescuer},
 };
+use longhaul_testkit::names::queue_name;
 
 use crate::bugs::PlantedBug;
 use crate::coverage::{Coverage, Situation};
@@ -265,7 +266,7 @@ impl World {
         for queue in QUEUES {
             if self.dice.below(4) > 0 {
                 let engine = self.some_engine();
-                let _ = ready(engine.resume_queue(queue));
+                let _ = ready(engine.resume_queue(&queue_name(queue)));
             }
         }
 

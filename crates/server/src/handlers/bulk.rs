@@ -77,7 +77,7 @@ pub(crate) async fn reschedule(
     JsonBody(wanted): JsonBody<TaskChange>,
 ) -> Result<Response, ApiError> {
     check_queue(&api, &caller, wanted.queue.as_deref())?;
-    let wanted = change_of(wanted);
+    let wanted = change_of(wanted)?;
     wanted.check()?;
     change(&api, &caller, &query, BulkChange::Reschedule(wanted)).await
 }

@@ -8,7 +8,9 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use longhaul_api::{RetryRequest, RetryScope, SubmitAnswer, TaskChange, TaskView};
-use longhaul_domain::{Status, contract::store, lifecycle::reschedule::Reschedule};
+use longhaul_domain::{
+    Invalid, QueueName, Status, contract::store, lifecycle::reschedule::Reschedule,
+};
 
 use super::{check_queue, show_live_progress};
 use crate::{
@@ -40,13 +42,13 @@ pub(crate) async fn patch(
 
     let mut task = api
         .engine
-        .reschedule(&caller.access(), id, &reschedule(change))
+        .reschedule(&caller.access(), id, &reschedule(change)?)
         .await?;
     show_live_progress(&api, std::slice::from_mut(&mut task)).await;
     Ok(reply::ok(&TaskView::from(task)))
 }
 
-pub(crate) fn reschedule(change: TaskChange) -> Reschedule {
+pub(crate) fn reschedule(change: TaskChange) -> Result<Reschedule, Invalid> {
     let TaskChange {
         run_at,
         priority,
@@ -54,12 +56,12 @@ pub(crate) fn reschedule(change: TaskChange) -> Reschedule {
         queue,
     } = change;
 
-    Reschedule {
+    Ok(Reschedule {
         run_at: run_at.map(|moment| moment.0),
         priority,
         max_attempts,
-        queue,
-    }
+        queue: queue.as_deref().map(QueueName::parse).transpose()?,
+    })
 }
 
 pub(crate) fn cancel_doc() -> Doc {

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use longhaul_api::{Moment, Page, QueueView};
-use longhaul_domain::bounds;
+use longhaul_domain::QueueName;
 use longhaul_engine::queries::queue_counts::QueueCounts;
 
 use crate::{
@@ -27,7 +27,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiErr
     let view = |QueueCounts { queue, tasks }: QueueCounts| QueueView {
         paused: queue.paused_at.is_some(),
         paused_at: queue.paused_at.map(Moment),
-        name: queue.name,
+        name: queue.name.to_string(),
         tasks,
     };
 
@@ -52,8 +52,8 @@ pub(crate) async fn pause(
     State(api): State<Arc<Api>>,
     PathText(name): PathText,
 ) -> Result<Response, ApiError> {
-    check_known(&api, &name).await?;
-    api.engine.pause_queue(&name).await?;
+    let queue = known_queue(&api, &name).await?;
+    api.engine.pause_queue(&queue).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -67,16 +67,16 @@ pub(crate) async fn resume(
     State(api): State<Arc<Api>>,
     PathText(name): PathText,
 ) -> Result<Response, ApiError> {
-    check_known(&api, &name).await?;
-    api.engine.resume_queue(&name).await?;
+    let queue = known_queue(&api, &name).await?;
+    api.engine.resume_queue(&queue).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Refuses a name that no queue has: pausing it would make one.
-async fn check_known(api: &Api, name: &str) -> Result<(), ApiError> {
-    bounds::check_label("queue", name)?;
-    if api.engine.knows_queue(name).await? {
-        Ok(())
+async fn known_queue(api: &Api, name: &str) -> Result<QueueName, ApiError> {
+    let queue = QueueName::parse(name)?;
+    if api.engine.knows_queue(&queue).await? {
+        Ok(queue)
     } else {
         Err(ApiError::NoQueue)
     }

@@ -10,6 +10,7 @@ use longhaul::{
     server::{IdentityMode, ListenerSettings},
 };
 use longhaul_domain::contract::store::TaskCommands as _;
+use longhaul_testkit::names::queue_name;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -170,7 +171,7 @@ async fn changes_of_another_process_are_shown_without_an_event(store: Backend) {
         NewTask::new(
             name,
             "sample.echo",
-            "elsewhere",
+            queue_name("elsewhere"),
             Json::parse("parameters", "1").unwrap(),
         )
     };

@@ -3,6 +3,7 @@
 use libtest_mimic::Trial;
 use longhaul::{Json, NewTask, Status};
 use longhaul_domain::contract::store::TaskCommands as _;
+use longhaul_testkit::names::queue_name;
 use serde_json::{Value, json};
 
 use crate::database::Backend;
@@ -83,7 +84,7 @@ async fn a_task_that_no_node_serves_explains_why_and_nodes_list_what_they_run(st
         let task = NewTask::new(
             "default",
             task_type,
-            queue,
+            queue_name(queue),
             Json::parse("parameters", "1").unwrap(),
         );
 

@@ -326,7 +326,7 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
             .task(TaskId(id.parse().unwrap()))
             .await
             .unwrap();
-        (task.tier.unwrap_or_default(), task.queue)
+        (task.tier.unwrap_or_default(), task.queue.to_string())
     };
 
     let routed = |tier: &str, queue: &str| (tier.to_owned(), queue.to_owned());

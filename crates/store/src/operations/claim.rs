@@ -9,7 +9,7 @@ use longhaul_domain::{
     event::EventKind,
 };
 
-use super::{check_limit, check_names};
+use super::{check_limit, check_types};
 use crate::{
     catalog::{Sql, Statement},
     effects,
@@ -30,7 +30,7 @@ impl Operation for ClaimRequest {
     fn check(&self) -> Result<(), Invalid> {
         check_limit(self.limit, bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &self.host)?;
-        check_names(&self.queues, &self.task_types)
+        check_types(&self.task_types)
     }
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskRecord>, SqlError> {
@@ -56,7 +56,7 @@ impl Operation for ClaimNamed {
     fn check(&self) -> Result<(), Invalid> {
         bounds::check_batch("ids", self.ids.len(), bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &self.host)?;
-        check_names(&[], &self.task_types)
+        check_types(&self.task_types)
     }
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskRecord>, SqlError> {

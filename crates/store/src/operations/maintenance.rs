@@ -1,7 +1,7 @@
 //! Maintenance leases, each held by one node for all, and paused queues.
 
 use async_trait::async_trait;
-use longhaul_domain::{Invalid, NodeId, Timestamp, bounds, node::MaintenanceLease};
+use longhaul_domain::{Invalid, NodeId, QueueName, Timestamp, bounds, node::MaintenanceLease};
 
 use crate::{
     catalog::Statement,
@@ -74,7 +74,7 @@ impl Operation for TakeMaintenanceLease {
 /// Pauses or resumes claims from a queue.
 #[derive(Debug)]
 pub(crate) struct PauseQueue {
-    pub(crate) name: String,
+    pub(crate) name: QueueName,
     pub(crate) paused: bool,
 }
 
@@ -82,18 +82,17 @@ pub(crate) struct PauseQueue {
 impl Operation for PauseQueue {
     type Output = ();
 
-    fn check(&self) -> Result<(), Invalid> {
-        bounds::check_label("queue", &self.name)
-    }
-
     async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
         let clock = session.clock();
         session
-            .execute(Statement::PauseQueue, &[clock.into(), (&self.name).into()])
+            .execute(
+                Statement::PauseQueue,
+                &[clock.into(), self.name.as_str().into()],
+            )
             .await?;
         if !self.paused {
             session
-                .execute(Statement::ResumeQueue, &[(&self.name).into()])
+                .execute(Statement::ResumeQueue, &[self.name.as_str().into()])
                 .await?;
         }
 

@@ -57,11 +57,8 @@ fn check_limit(limit: usize, most: usize) -> Result<(), Invalid> {
     ))
 }
 
-/// Checks the queues and types that a node names.
-fn check_names(queues: &[String], task_types: &[String]) -> Result<(), Invalid> {
-    for queue in queues {
-        bounds::check_label("queue", queue)?;
-    }
+/// Checks the types that a node names.
+fn check_types(task_types: &[String]) -> Result<(), Invalid> {
     for name in task_types {
         bounds::check_label("taskType", name)?;
     }

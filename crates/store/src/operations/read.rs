@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Invalid, NodeRecord, Status, TaskId, TaskRecord, Timestamp, bounds,
+    Attempt, Invalid, NodeRecord, QueueName, Status, TaskId, TaskRecord, Timestamp, bounds,
     contract::store::Access,
     filter::{Page, PageRequest, SortOrder, TaskFilter},
     queue::Queue,
 };
+use serde::Serialize;
 use uuid::Uuid;
 
-use super::{check_access, check_limit, check_names, visible};
+use super::{check_access, check_limit, check_types, visible};
 use crate::{
     catalog::Statement,
     record,
@@ -253,12 +254,16 @@ struct Conditions<'a> {
     queues: Option<String>,
 }
 
+/// The names as a JSON parameter; `None` for no condition.
+fn list<T: Serialize>(names: &[T]) -> Result<Option<String>, SqlError> {
+    match names.is_empty() {
+        true => Ok(None),
+        false => Ok(Some(serde_json::to_string(names)?)),
+    }
+}
+
 impl<'a> Conditions<'a> {
     fn new(filter: &'a TaskFilter) -> Result<Self, SqlError> {
-        let list = |names: &[String]| match names.is_empty() {
-            true => Ok(None),
-            false => serde_json::to_string(names).map(Some),
-        };
         let statuses: Vec<String> = filter
             .statuses
             .iter()
@@ -361,7 +366,7 @@ impl Operation for ListQueues {
         let rows = session.fetch(Statement::ListQueues, &[]).await?;
         let queue = |row: &crate::row::SqlRow| {
             Ok(Queue {
-                name: row.must_text(0)?,
+                name: record::queue_name(row.must_str(0)?),
                 paused_at: row.int(1)?.map(Timestamp::from_micros),
             })
         };
@@ -392,7 +397,7 @@ impl Operation for ListNodes {
 /// When the next task of these queues and types is due.
 #[derive(Debug)]
 pub(crate) struct NextDueAt {
-    pub(crate) queues: Vec<String>,
+    pub(crate) queues: Vec<QueueName>,
     pub(crate) task_types: Vec<String>,
 }
 
@@ -402,7 +407,7 @@ impl Operation for NextDueAt {
     const MODE: Mode = Mode::ReadOnly;
 
     fn check(&self) -> Result<(), Invalid> {
-        check_names(&self.queues, &self.task_types)
+        check_types(&self.task_types)
     }
 
     async fn run(&self, session: &mut dyn Session) -> Result<Option<Timestamp>, SqlError> {
@@ -419,7 +424,7 @@ impl Operation for NextDueAt {
 /// How many tasks of its queue come before a task, up to a limit.
 #[derive(Debug)]
 pub(crate) struct CountAhead {
-    pub(crate) queue: String,
+    pub(crate) queue: QueueName,
     pub(crate) priority: u8,
     pub(crate) due_at: Timestamp,
     pub(crate) id: TaskId,
@@ -438,7 +443,7 @@ impl Operation for CountAhead {
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, SqlError> {
         let params = [
-            (&self.queue).into(),
+            self.queue.as_str().into(),
             i64::from(self.priority).into(),
             self.now.as_micros().into(),
             self.due_at.as_micros().into(),

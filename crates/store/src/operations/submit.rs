@@ -57,7 +57,7 @@ pub(crate) fn is_same_lane(one: &NewTask, other: &NewTask) -> bool {
 /// The lane of a new task.
 pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
     (
-        task.queue.to_string(),
+        task.queue.clone(),
         task.task_type.to_string(),
         task.priority,
     )

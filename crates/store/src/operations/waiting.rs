@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Invalid, TaskId, Timestamp, bounds,
+    Invalid, QueueName, TaskId, Timestamp, bounds,
     contract::{broker::Hint, store::QueueHead},
 };
 use serde::Serialize;
@@ -118,7 +118,7 @@ async fn read_hints(
 /// The first due tasks of a queue.
 #[derive(Debug)]
 pub(crate) struct ListDue {
-    pub(crate) queue: String,
+    pub(crate) queue: QueueName,
     pub(crate) limit: usize,
 }
 
@@ -128,7 +128,6 @@ impl Operation for ListDue {
     const MODE: Mode = Mode::ReadOnly;
 
     fn check(&self) -> Result<(), Invalid> {
-        bounds::check_label("queue", &self.queue)?;
         check_limit(self.limit, bounds::DUE_BATCH)
     }
 
@@ -190,7 +189,7 @@ impl Operation for ListHeads {
 /// Moves tasks of a queue that waited too long ahead of all others.
 #[derive(Debug)]
 pub(crate) struct PromoteTasks {
-    pub(crate) queue: String,
+    pub(crate) queue: QueueName,
     pub(crate) waited_ms: u64,
     pub(crate) most: usize,
 }
@@ -215,7 +214,6 @@ impl Operation for PromoteTasks {
     type Output = usize;
 
     fn check(&self) -> Result<(), Invalid> {
-        bounds::check_label("queue", &self.queue)?;
         bounds::check_duration_ms("waited", self.waited_ms)?;
         check_limit(self.most, bounds::CLAIM_BATCH)
     }

@@ -27,6 +27,8 @@ use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::record;
+
 /// The statements that insert tasks use the same name.
 const CHANNEL: &str = "longhaul";
 /// The shortest time between two hints of one process.
@@ -91,10 +93,10 @@ impl HintedSince {
 
 /// The task that a hint names, if any.
 fn named(payload: &str) -> Option<HintedTask> {
-    let mut words = payload.split(' ').map(str::to_owned);
+    let mut words = payload.split(' ');
     let task_id = TaskId(words.next()?.parse().ok()?);
-    let queue = words.next()?;
-    let task_type = words.next()?;
+    let queue = record::queue_name(words.next()?);
+    let task_type = words.next()?.to_owned();
 
     words.next().is_none().then_some(HintedTask {
         task_id,
@@ -294,7 +296,7 @@ mod tests {
     fn a_notification_names_its_task_or_nothing() {
         let name = HintedTask {
             task_id: TaskId(uuid::Uuid::from_u128(7)),
-            queue: "q".to_owned(),
+            queue: record::queue_name("q"),
             task_type: "t".to_owned(),
         };
         let id = name.task_id.0;
@@ -314,7 +316,7 @@ mod tests {
     fn names_are_given_while_every_notification_has_one() {
         let name = |number| HintedTask {
             task_id: TaskId(uuid::Uuid::from_u128(number)),
-            queue: "q".to_owned(),
+            queue: record::queue_name("q"),
             task_type: "t".to_owned(),
         };
         let mut since = HintedSince::default();

@@ -110,7 +110,13 @@ impl<'c> PgSession<'c> {
             .unzip();
         let query = sqlx::query(super::text(&CLAIM))
             .bind(self.clock())
-            .bind(&request.queues)
+            .bind(
+                request
+                    .queues
+                    .iter()
+                    .map(|name| name.as_str())
+                    .collect::<Vec<_>>(),
+            )
             .bind(&request.task_types);
         let query = query.bind(request.node_id.0).bind(&request.host);
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    StoreError, TaskRecord, Timestamp,
+    QueueName, StoreError, TaskRecord, Timestamp,
     contract::{
         broker::Hint,
         store::{QueueCommands, QueueHead, Queues},
@@ -23,8 +23,8 @@ impl Queues for SqlStore {
         self.run("list_queues", ListQueues).await
     }
 
-    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Hint>, StoreError> {
-        let queue = queue.to_owned();
+    async fn list_due(&self, queue: &QueueName, limit: usize) -> Result<Vec<Hint>, StoreError> {
+        let queue = queue.clone();
         self.run("list_due", ListDue { queue, limit }).await
     }
 
@@ -34,7 +34,7 @@ impl Queues for SqlStore {
 
     async fn next_due_at(
         &self,
-        queues: &[String],
+        queues: &[QueueName],
         task_types: &[String],
     ) -> Result<Option<Timestamp>, StoreError> {
         let operation = NextDueAt {
@@ -64,17 +64,17 @@ impl Queues for SqlStore {
 
 #[async_trait]
 impl QueueCommands for SqlStore {
-    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+    async fn pause_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         let operation = PauseQueue {
-            name: name.to_owned(),
+            name: name.clone(),
             paused: true,
         };
         self.run("pause_queue", operation).await
     }
 
-    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+    async fn resume_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         let operation = PauseQueue {
-            name: name.to_owned(),
+            name: name.clone(),
             paused: false,
         };
         self.run("resume_queue", operation).await
@@ -82,12 +82,12 @@ impl QueueCommands for SqlStore {
 
     async fn promote_tasks(
         &self,
-        queue: &str,
+        queue: &QueueName,
         waited_ms: u64,
         most: usize,
     ) -> Result<usize, StoreError> {
         let operation = PromoteTasks {
-            queue: queue.to_owned(),
+            queue: queue.clone(),
             waited_ms,
             most,
         };

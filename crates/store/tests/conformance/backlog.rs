@@ -9,6 +9,7 @@ use longhaul_domain::{
     contract::store::{AttemptEnd, AttemptReport, ClaimRequest, Leases, TaskCommands, Verdict},
     event::OutboxPolicy,
 };
+use longhaul_testkit::names::queue_name;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Row as _};
 
 use crate::{
@@ -54,11 +55,11 @@ async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
     let json = |text| Json::parse("a document", text).unwrap();
 
     store
-        .submit_task(NewTask::new("u-1", "t", "q", json("{}")))
+        .submit_task(NewTask::new("u-1", "t", queue_name("q"), json("{}")))
         .await
         .unwrap();
     let waiting = database.count(CHANGING_BYTES).await;
-    let queues = vec!["q".to_owned()];
+    let queues = vec![queue_name("q")];
     let task_types = vec!["t".to_owned()];
     let request = ClaimRequest {
         node_id,
@@ -101,7 +102,12 @@ async fn what_is_due_tomorrow_is_not_read_today() {
     let (store, _, database) = Backend::MySql.store(OutboxPolicy::default()).await;
     let node_id = NodeId(random_id());
     store.register_node(node_id, "n", "h", None).await.unwrap();
-    let task = NewTask::new("u-1", "t", "q", Json::parse("parameters", "null").unwrap());
+    let task = NewTask::new(
+        "u-1",
+        "t",
+        queue_name("q"),
+        Json::parse("parameters", "null").unwrap(),
+    );
     let later = NewTask {
         run_at: RunAt::AfterMs(24 * 3_600 * 1_000),
         ..task

@@ -11,6 +11,7 @@ use longhaul_domain::{
     lifecycle::reschedule::Reschedule,
 };
 use longhaul_store::{SqlStore, StoreOptions};
+use longhaul_testkit::names::queue_name;
 use sqlx::{Connection, Executor};
 
 use crate::{fresh::Backend, trial};
@@ -49,7 +50,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn task() -> NewTask {
-    NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())
+    NewTask::new(
+        "u-1",
+        "t",
+        queue_name("q"),
+        Json::parse("parameters", "{}").unwrap(),
+    )
 }
 
 async fn a_second_process_is_refused() {
@@ -125,7 +131,7 @@ async fn a_locked_file_is_reported_within_ten_seconds() {
             store.submit_task(task()).await.unwrap_err()
         }));
     }
-    let lane = |queue: &str| NewTask::new("u-1", "t", queue, task().parameters);
+    let lane = |queue: &str| NewTask::new("u-1", "t", queue_name(queue), task().parameters);
     calls.push(Box::pin({
         let store = Arc::clone(&store);
         let batch = vec![lane("new-1"), lane("new-2"), lane("new-3")];

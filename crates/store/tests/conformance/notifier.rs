@@ -15,6 +15,7 @@ use longhaul_domain::{
 };
 use longhaul_store::SqlStore;
 use longhaul_testkit::{
+    names::queue_name,
     notifier_suite::{self, NotifierFactory},
     suite::Fresh,
 };
@@ -63,7 +64,12 @@ async fn a_commit_hints_for_its_task() {
 
     hears.notified().await;
     assert!(own.take_turn(), "the hint is at rest");
-    let plain = NewTask::new("u-1", "work", "lane", Json::parse("test", "{}").unwrap());
+    let plain = NewTask::new(
+        "u-1",
+        "work",
+        queue_name("lane"),
+        Json::parse("test", "{}").unwrap(),
+    );
     let dispatching = NewTask {
         notifies: true,
         ..plain.clone()
@@ -94,7 +100,7 @@ async fn a_commit_hints_for_its_task() {
         let heard = tokio::time::timeout(Duration::from_secs(60), hears.notified())
             .await
             .expect("the other process hears");
-        let queue = "lane".to_owned();
+        let queue = queue_name("lane");
         let task_type = "work".to_owned();
         let named = vec![HintedTask {
             task_id: submitted[0].task_id,

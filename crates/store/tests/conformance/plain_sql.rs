@@ -15,6 +15,7 @@ use longhaul_domain::{
     filter::Retention,
     statistics::CountFilter,
 };
+use longhaul_testkit::names::queue_name;
 
 use crate::{
     fresh::{Backend, FreshDatabase, random_id},
@@ -81,7 +82,7 @@ async fn claim_all(store: &dyn Store) -> Vec<TaskRecord> {
     let request = ClaimRequest {
         node_id,
         host: "h".to_owned(),
-        queues: vec!["free_default".to_owned()],
+        queues: vec![queue_name("free_default")],
         task_types: vec!["send_mail".to_owned()],
         limit: 50,
     };
@@ -291,10 +292,17 @@ async fn spoilt_rows(backend: Backend) {
 
     submit_spoilt(&database, &spoils).await;
     assert_eq!(
-        store.list_due("free_default", 100).await.unwrap().len(),
+        store
+            .list_due(&queue_name("free_default"), 100)
+            .await
+            .unwrap()
+            .len(),
         spoils.len() + 1
     );
-    store.promote_tasks("free_default", 0, 1).await.unwrap();
+    store
+        .promote_tasks(&queue_name("free_default"), 0, 1)
+        .await
+        .unwrap();
 
     let claimed = claim_all(&store).await;
     let task = |place: usize| {
@@ -432,7 +440,11 @@ async fn spoilt_types(backend: Backend) {
 
     submit_spoilt(&database, &spoils).await;
     assert_eq!(
-        store.list_due("free_default", 100).await.unwrap().len(),
+        store
+            .list_due(&queue_name("free_default"), 100)
+            .await
+            .unwrap()
+            .len(),
         spoils.len() + 1
     );
     let claimed = claim_all(&store).await;

@@ -7,7 +7,7 @@ use longhaul_domain::{
     event::OutboxPolicy,
 };
 use longhaul_store::SqlStore;
-use longhaul_testkit::clock::TestClock;
+use longhaul_testkit::{clock::TestClock, names::queue_name};
 use sqlx::{Connection as _, Executor as _};
 
 use crate::{
@@ -78,7 +78,12 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
 }
 
 fn task() -> NewTask {
-    NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())
+    NewTask::new(
+        "u-1",
+        "t",
+        queue_name("q"),
+        Json::parse("parameters", "{}").unwrap(),
+    )
 }
 
 async fn every_statement_is_prepared(backend: Backend) {
@@ -328,7 +333,7 @@ async fn row_without_padding() {
     let node_id = NodeId(random_id());
 
     store.register_node(node_id, "n", "h", None).await.unwrap();
-    let queues = vec!["q".to_owned()];
+    let queues = vec![queue_name("q")];
     let task_types = vec!["t".to_owned()];
     let request = ClaimRequest {
         node_id,

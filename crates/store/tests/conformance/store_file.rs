@@ -13,6 +13,7 @@ use longhaul_domain::{
     event::OutboxPolicy,
 };
 use longhaul_store::{SqlStore, StoreOptions};
+use longhaul_testkit::names::queue_name;
 
 use crate::{
     fresh::{Backend, FreshDatabase},
@@ -51,7 +52,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn task() -> NewTask {
-    NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())
+    let parameters = Json::parse("parameters", "{}").unwrap();
+    NewTask::new("u-1", "t", queue_name("q"), parameters)
 }
 
 fn path_of(database: &FreshDatabase) -> PathBuf {

@@ -11,6 +11,7 @@ use longhaul_domain::{
     filter::{PageRequest, TaskFilter},
 };
 use longhaul_store::SqlStore;
+use longhaul_testkit::names::queue_name;
 use sqlx::Connection;
 
 use crate::{
@@ -59,7 +60,7 @@ fn order(type_name: &str) -> NewTask {
     NewTask::new(
         "u-1",
         type_name,
-        "orders",
+        queue_name("orders"),
         Json::parse("parameters", r#"{"order":7}"#).unwrap(),
     )
 }

@@ -9,6 +9,7 @@ use super::{
     BrokerFactory, QUEUE, declare, hint, hints, ids, publish, receive, received_ids, tags,
     until_depth,
 };
+use crate::names::queue_name;
 use crate::suite::{Case, cases, within_deadline};
 
 pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
@@ -119,7 +120,7 @@ async fn a_consumer_receives_the_hints_of_its_own_queue_only(make: BrokerFactory
             &*broker,
             &[
                 Hint {
-                    queue: "free_default".to_owned(),
+                    queue: queue_name("free_default"),
                     ..other.clone()
                 },
                 mine.clone(),
@@ -145,7 +146,7 @@ async fn queues_with_similar_names_are_separate(make: BrokerFactory) {
 
     for queue in queues {
         let published = Hint {
-            queue: queue.to_owned(),
+            queue: queue_name(queue),
             task_type: "b.c".to_owned(),
             ..hint(0)
         };
@@ -185,7 +186,7 @@ async fn one_refused_hint_does_not_affect_the_others(make: BrokerFactory) {
     declare(&*broker, &[QUEUE]).await;
     let mut published = hints(90);
     for index in [0, 17, 18, 60, 89] {
-        published[index].queue = "nowhere".to_owned();
+        published[index].queue = queue_name("nowhere");
     }
 
     for _ in 0..5 {

@@ -4,6 +4,7 @@ use futures::poll;
 use longhaul_domain::contract::broker::{Broker, Hint, Published};
 
 use super::{BrokerFactory, QUEUE, declare, hint, hints, ids, publish, receive, received_ids};
+use crate::names::queue_name;
 use crate::suite::{Case, cases, within_deadline};
 
 pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
@@ -86,7 +87,7 @@ async fn delayed_hints_reach_their_queues(make: BrokerFactory) {
     let queues = ["a", "a.b", "b"];
     declare(&*broker, &queues).await;
     let published = queues.map(|queue| Hint {
-        queue: queue.to_owned(),
+        queue: queue_name(queue),
         ..hint(0)
     });
     let later = published.clone().map(|hint| (hint, 260));

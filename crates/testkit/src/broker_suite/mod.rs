@@ -15,6 +15,7 @@ use longhaul_domain::{
     time::Timestamp,
 };
 
+use crate::names::queue_name;
 use crate::suite::{self, Factory, random_task_id, within_deadline};
 
 /// Makes a connected broker with its own empty namespace.
@@ -47,7 +48,7 @@ fn hint(number: u32) -> Hint {
         task_id: random_task_id(),
         owner: "ann".to_owned(),
         task_type: "novel.write".to_owned(),
-        queue: QUEUE.to_owned(),
+        queue: queue_name(QUEUE),
         priority: 1,
         retry_count: number,
         submitted_at: Timestamp::from_micros(1_700_000_000_123_456),

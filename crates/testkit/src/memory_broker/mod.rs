@@ -320,7 +320,7 @@ impl Contents {
             return Published::Refused(format!("{name} takes no more"));
         }
 
-        if !self.hint_queues.contains_key(&hint.queue) {
+        if !self.hint_queues.contains_key(hint.queue.as_str()) {
             self.traffic_of(&name).returned += 1;
             return Published::Refused(format!("no queue takes it: there is no {name}"));
         }
@@ -332,7 +332,7 @@ impl Contents {
         }
 
         let number = self.next_number();
-        let queue = self.hint_queues.entry(hint.queue.clone()).or_default();
+        let queue = self.hint_queues.entry(hint.queue.to_string()).or_default();
         match due {
             Some(due) => queue.delayed.insert((due, number), hint.clone()),
             None => queue

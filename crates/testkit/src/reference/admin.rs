@@ -2,7 +2,7 @@
 //! queues.
 
 use longhaul_domain::{
-    Status, StoreError, TaskId, TaskRecord, Timestamp, bounds,
+    QueueName, Status, StoreError, TaskId, TaskRecord, Timestamp, bounds,
     contract::store::{Access, BulkChange, BulkOutcome, BulkRequest, Cancelled, RetryScope},
     lifecycle::{
         reschedule::{self, Reschedule},
@@ -151,13 +151,11 @@ impl State {
 
     pub(super) fn set_paused(
         &mut self,
-        name: &str,
+        name: &QueueName,
         paused_at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        bounds::check_label("queue", name)?;
-
         // A queue that is already paused keeps its earlier time.
-        let since = self.queues.entry(name.to_owned()).or_default();
+        let since = self.queues.entry(name.clone()).or_default();
         *since = paused_at.map(|now| since.unwrap_or(now));
 
         Ok(())

@@ -20,7 +20,7 @@ impl State {
     ) -> Result<Vec<TaskRecord>, StoreError> {
         check_limit(request.limit, bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &request.host)?;
-        check_labels(&request.queues, &request.task_types)?;
+        check_types(&request.task_types)?;
         self.live_node(request.node_id)?;
 
         let claimable = self.claimable.iter();
@@ -46,7 +46,7 @@ impl State {
     ) -> Result<Vec<TaskRecord>, StoreError> {
         bounds::check_batch("ids", request.ids.len(), bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &request.host)?;
-        check_labels(&[], &request.task_types)?;
+        check_types(&request.task_types)?;
         self.live_node(request.node_id)?;
 
         let mut chosen = Vec::new();
@@ -210,10 +210,7 @@ fn check_end(end: &AttemptEnd) -> Result<(), StoreError> {
     Ok(())
 }
 
-pub(super) fn check_labels(queues: &[String], task_types: &[String]) -> Result<(), StoreError> {
-    for queue in queues {
-        bounds::check_label("queue", queue)?;
-    }
+pub(super) fn check_types(task_types: &[String]) -> Result<(), StoreError> {
     for name in task_types {
         bounds::check_label("taskType", name)?;
     }

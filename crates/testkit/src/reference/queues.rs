@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    StoreError, TaskId, TaskRecord, Timestamp, bounds,
+    QueueName, StoreError, TaskId, TaskRecord, Timestamp, bounds,
     contract::{
         broker::Hint,
         store::{ClaimNamed, ClaimRequest, Failure, QueueCommands, QueueHead, Queues},
@@ -19,7 +19,7 @@ use longhaul_domain::{
 
 use super::{
     MemoryStore,
-    attempts::{check_labels, check_limit},
+    attempts::{check_limit, check_types},
     state::State,
 };
 
@@ -29,7 +29,7 @@ impl Queues for MemoryStore {
         Ok(self.begin().0.list_queues())
     }
 
-    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Hint>, StoreError> {
+    async fn list_due(&self, queue: &QueueName, limit: usize) -> Result<Vec<Hint>, StoreError> {
         let (state, now) = self.begin();
         state.list_due(queue, limit, now)
     }
@@ -41,7 +41,7 @@ impl Queues for MemoryStore {
 
     async fn next_due_at(
         &self,
-        queues: &[String],
+        queues: &[QueueName],
         task_types: &[String],
     ) -> Result<Option<Timestamp>, StoreError> {
         self.node_call("next_due_at", |state, _| {
@@ -62,18 +62,18 @@ impl Queues for MemoryStore {
 
 #[async_trait]
 impl QueueCommands for MemoryStore {
-    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+    async fn pause_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         let (mut state, now) = self.begin();
         state.set_paused(name, Some(now))
     }
 
-    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+    async fn resume_queue(&self, name: &QueueName) -> Result<(), StoreError> {
         self.begin().0.set_paused(name, None)
     }
 
     async fn promote_tasks(
         &self,
-        queue: &str,
+        queue: &QueueName,
         waited_ms: u64,
         most: usize,
     ) -> Result<usize, StoreError> {
@@ -85,11 +85,10 @@ impl QueueCommands for MemoryStore {
 impl State {
     pub(super) fn list_due(
         &self,
-        queue: &str,
+        queue: &QueueName,
         limit: usize,
         now: Timestamp,
     ) -> Result<Vec<Hint>, StoreError> {
-        bounds::check_label("queue", queue)?;
         check_limit(limit, bounds::DUE_BATCH)?;
         if !self.is_open(queue) {
             return Ok(Vec::new());
@@ -98,19 +97,19 @@ impl State {
         let claimable = self.claimable.iter();
         let due = claimable.filter(|(_, due_at, _)| *due_at <= now);
         let tasks = due.map(|(_, _, id)| &self.tasks[id]);
-        let of_queue = tasks.filter(|task| task.queue == queue).take(limit);
+        let of_queue = tasks.filter(|task| task.queue == *queue).take(limit);
         let hint = |task| hint(task, self.claim_priority(task));
 
         Ok(of_queue.map(hint).collect())
     }
 
     /// Whether the queue exists and is not paused.
-    fn is_open(&self, queue: &str) -> bool {
+    fn is_open(&self, queue: &QueueName) -> bool {
         matches!(self.queues.get(queue), Some(None))
     }
 
     pub(super) fn list_heads(&self, now: Timestamp) -> Vec<QueueHead> {
-        let mut heads: BTreeMap<(String, u8, String), Timestamp> = BTreeMap::new();
+        let mut heads: BTreeMap<(QueueName, u8, String), Timestamp> = BTreeMap::new();
         for (Reverse(priority), due_at, id) in &self.claimable {
             if *due_at > now {
                 continue;
@@ -134,12 +133,11 @@ impl State {
 
     pub(super) fn promote_tasks(
         &mut self,
-        queue: &str,
+        queue: &QueueName,
         waited_ms: u64,
         most: usize,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
-        bounds::check_label("queue", queue)?;
         bounds::check_duration_ms("waited", waited_ms)?;
         check_limit(most, bounds::CLAIM_BATCH)?;
         if !self.is_open(queue) {
@@ -168,13 +166,18 @@ impl State {
     }
 
     /// Tasks at the head of their lanes that have waited too long, longest first.
-    fn overdue(&self, queue: &str, waited_ms: u64, now: Timestamp) -> Vec<(Timestamp, TaskId)> {
+    fn overdue(
+        &self,
+        queue: &QueueName,
+        waited_ms: u64,
+        now: Timestamp,
+    ) -> Vec<(Timestamp, TaskId)> {
         let mut overdue = Vec::new();
         let mut inspected: BTreeMap<(&str, u8), usize> = BTreeMap::new();
         for (_, due_at, id) in &self.claimable {
             let task = &self.tasks[id];
             let is_late = due_at.plus_ms(waited_ms) <= now;
-            if !is_late || self.promoted.contains(id) || task.queue != queue {
+            if !is_late || self.promoted.contains(id) || task.queue != *queue {
                 continue;
             }
 
@@ -193,11 +196,11 @@ impl State {
     }
 
     /// How many tasks of each type are promoted in a queue.
-    fn promoted_by_type(&self, queue: &str) -> BTreeMap<String, usize> {
+    fn promoted_by_type(&self, queue: &QueueName) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for id in &self.promoted {
             let task = &self.tasks[id];
-            if task.queue == queue {
+            if task.queue == *queue {
                 *counts.entry(task.task_type.clone()).or_default() += 1;
             }
         }
@@ -243,7 +246,7 @@ impl State {
     ) -> Result<Vec<TaskRecord>, StoreError> {
         check_limit(request.limit, bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &request.host)?;
-        check_labels(&request.queues, &request.task_types)?;
+        check_types(&request.task_types)?;
         self.live_node(request.node_id)?;
 
         let is_reserved = |task: &TaskRecord| {

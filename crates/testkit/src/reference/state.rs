@@ -9,8 +9,8 @@ use std::{
 };
 
 use longhaul_domain::{
-    AccessToken, Attempt, LogEntry, NodeId, NodeRecord, Status, TaskId, TaskIdSequence, TaskRecord,
-    Timestamp,
+    AccessToken, Attempt, LogEntry, NodeId, NodeRecord, QueueName, Status, TaskId, TaskIdSequence,
+    TaskRecord, Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
     bounds,
@@ -64,7 +64,7 @@ pub(super) struct State {
     /// Files, and when each has to be swept.
     pub(super) artifacts: BTreeMap<ArtifactId, (ArtifactRecord, Option<Timestamp>)>,
     /// Every known queue, and since when it is paused.
-    pub(super) queues: BTreeMap<String, Option<Timestamp>>,
+    pub(super) queues: BTreeMap<QueueName, Option<Timestamp>>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) idempotency_keys: BTreeMap<(String, String), IdempotencyRow>,
     pub(super) maintenance: BTreeMap<String, MaintenanceLease>,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, LogPage, Status, StoreError, TaskId, TaskRecord, Timestamp,
+    Attempt, LogPage, QueueName, Status, StoreError, TaskId, TaskRecord, Timestamp,
     artifact::ArtifactRecord,
     bounds,
     contract::store::{Access, TaskReads},
@@ -15,7 +15,7 @@ use longhaul_domain::{
 use super::{
     MemoryStore,
     admin::may_see,
-    attempts::{check_labels, check_limit},
+    attempts::{check_limit, check_types},
     state::State,
 };
 
@@ -147,10 +147,10 @@ impl State {
 
     pub(super) fn next_due_at(
         &self,
-        queues: &[String],
+        queues: &[QueueName],
         task_types: &[String],
     ) -> Result<Option<Timestamp>, StoreError> {
-        check_labels(queues, task_types)?;
+        check_types(task_types)?;
 
         let waiting = self.claimable.iter().map(|(_, _, id)| &self.tasks[id]);
         let served = waiting
@@ -161,7 +161,7 @@ impl State {
     }
 
     pub(super) fn list_queues(&self) -> Vec<Queue> {
-        let queue = |(name, paused_at): (&String, &Option<Timestamp>)| Queue {
+        let queue = |(name, paused_at): (&QueueName, &Option<Timestamp>)| Queue {
             name: name.clone(),
             paused_at: *paused_at,
         };
@@ -192,9 +192,12 @@ pub(super) fn cursor<T, K>(items: &[T], limit: usize, key: impl Fn(&T) -> K) -> 
     items.last().map(key)
 }
 
+fn listed<T: PartialEq>(names: &[T], name: &T) -> bool {
+    names.is_empty() || names.contains(name)
+}
+
 /// Whether a task meets all conditions of a filter.
 pub(super) fn matches(filter: &TaskFilter, task: &TaskRecord) -> bool {
-    let named = |names: &[String], name: &String| names.is_empty() || names.contains(name);
     let at_status = |statuses: &[Status]| statuses.is_empty() || statuses.contains(&task.status);
     let from = |bound: Option<Timestamp>, at: Timestamp| bound.is_none_or(|bound| at >= bound);
     let before = |bound: Option<Timestamp>, at: Timestamp| bound.is_none_or(|bound| at < bound);
@@ -204,8 +207,8 @@ pub(super) fn matches(filter: &TaskFilter, task: &TaskRecord) -> bool {
         .as_ref()
         .is_none_or(|owner| task.owner == *owner)
         && at_status(&filter.statuses)
-        && named(&filter.task_types, &task.task_type)
-        && named(&filter.queues, &task.queue)
+        && listed(&filter.task_types, &task.task_type)
+        && listed(&filter.queues, &task.queue)
         && filter
             .task_key
             .as_ref()

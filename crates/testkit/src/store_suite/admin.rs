@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    Attempt, AttemptEndKind, ChildCounts, Lease, NewTask, Status, StoreError, TaskId,
+    Attempt, AttemptEndKind, ChildCounts, Lease, NewTask, QueueName, Status, StoreError, TaskId,
     contract::store::{Access, AttemptEnd, RetryScope, Verdict},
     lifecycle::reschedule::Reschedule,
     queue::Queue,
@@ -16,7 +16,7 @@ use super::{
         refused_field, retryable, snoozed,
     },
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -454,7 +454,7 @@ async fn each_field_can_be_rescheduled_alone(fixture: Arc<Fixture>) {
             ..Reschedule::default()
         },
         Reschedule {
-            queue: Some("elsewhere".to_owned()),
+            queue: Some(queue_name("elsewhere")),
             ..Reschedule::default()
         },
     ];
@@ -476,7 +476,7 @@ async fn each_field_can_be_rescheduled_alone(fixture: Arc<Fixture>) {
         assert_eq!(after, decided.after, "{change:?}");
     }
 
-    let names: Vec<String> = fixture
+    let names: Vec<QueueName> = fixture
         .store
         .list_queues()
         .await
@@ -505,7 +505,7 @@ async fn a_rescheduled_task_moves_in_the_order_of_claims(fixture: Arc<Fixture>) 
     };
 
     let moved = Reschedule {
-        queue: Some("elsewhere".to_owned()),
+        queue: Some(queue_name("elsewhere")),
         ..Reschedule::default()
     };
     fixture
@@ -606,23 +606,27 @@ async fn lower_max_attempts_apply_from_the_next_failure(fixture: Arc<Fixture>) {
 
 async fn queues_are_listed_by_name_with_their_pause(fixture: Arc<Fixture>) {
     assert!(fixture.store.list_queues().await.unwrap().is_empty());
-    fixture.store.pause_queue("later").await.unwrap();
+    fixture
+        .store
+        .pause_queue(&queue_name("later"))
+        .await
+        .unwrap();
     fixture
         .submit(NewTask {
-            queue: "b".into(),
+            queue: queue_name("b"),
             ..new_task()
         })
         .await;
 
     fixture
         .submit(NewTask {
-            queue: "B".into(),
+            queue: queue_name("B"),
             ..new_task()
         })
         .await;
 
-    fixture.store.resume_queue("a").await.unwrap();
-    fixture.store.pause_queue("b").await.unwrap();
+    fixture.store.resume_queue(&queue_name("a")).await.unwrap();
+    fixture.store.pause_queue(&queue_name("b")).await.unwrap();
     let queues = fixture.store.list_queues().await.unwrap();
     let listed: Vec<(&str, bool)> = queues
         .iter()
@@ -635,16 +639,16 @@ async fn queues_are_listed_by_name_with_their_pause(fixture: Arc<Fixture>) {
         "sorted by bytes, as in every store"
     );
     fixture.clock.advance_ms(HOUR_MS);
-    fixture.store.pause_queue("b").await.unwrap();
+    fixture.store.pause_queue(&queue_name("b")).await.unwrap();
     assert_eq!(
         fixture.store.list_queues().await.unwrap(),
         queues,
         "a second pause changes nothing"
     );
 
-    fixture.store.resume_queue("b").await.unwrap();
+    fixture.store.resume_queue(&queue_name("b")).await.unwrap();
     let resumed = Queue {
-        name: "b".to_owned(),
+        name: queue_name("b"),
         paused_at: None,
     };
 

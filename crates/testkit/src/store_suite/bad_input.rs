@@ -11,7 +11,7 @@ use longhaul_domain::{
 
 use super::{
     case::{Case, cases},
-    support::{KIND, QUEUE, claim_request, failure, new_task, random_node_id, refused_field, with},
+    support::{QUEUE, claim_request, failure, new_task, random_node_id, refused_field, with},
 };
 use crate::fixture::Fixture;
 
@@ -104,18 +104,10 @@ async fn invalid_labels_are_refused_by_field(fixture: Arc<Fixture>) {
     for label in [
         "", " ", "a b", "é", "a'b", "a\0", "a\n", "a;b", "a%", "a\\b", "😀", &long,
     ] {
-        let tasks = [
-            ("taskType", task_with(|task| task.task_type = label.into())),
-            ("queue", task_with(|task| task.queue = label.into())),
-        ];
+        let tasks = [("taskType", task_with(|task| task.task_type = label.into()))];
         assert_refused(&fixture, tasks).await;
 
         let store = &fixture.store;
-        assert_eq!(refused_field(store.pause_queue(label).await), "queue");
-        assert_eq!(refused_field(store.resume_queue(label).await), "queue");
-
-        let request = claim_request(node, &[QUEUE, label], &[KIND], 1);
-        assert_eq!(refused_field(store.claim_tasks(&request).await), "queue");
         let request = claim_request(node, &[QUEUE], &[label], 1);
         assert_eq!(refused_field(store.claim_tasks(&request).await), "taskType");
     }
@@ -214,10 +206,6 @@ async fn an_invalid_reschedule_is_refused_by_field(fixture: Arc<Fixture>) {
             "maxAttempts",
             change(|change| change.max_attempts = Some(0)),
         ),
-        (
-            "queue",
-            change(|change| change.queue = Some("a b".to_owned())),
-        ),
     ];
 
     for (field, change) in changes {
@@ -248,10 +236,6 @@ async fn an_invalid_filter_is_refused_by_field(fixture: Arc<Fixture>) {
         (
             "taskType",
             filter(|filter| filter.task_types = vec!["a'b".to_owned()]),
-        ),
-        (
-            "queue",
-            filter(|filter| filter.queues = vec![String::new()]),
         ),
         (
             "createdAfter",

@@ -14,7 +14,7 @@ use super::{
         random_node_id, retryable,
     },
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -93,7 +93,7 @@ async fn higher_priorities_go_first_then_earlier_due_times_then_older_tasks(fixt
 async fn claims_have_one_order_across_queues_and_types(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |queue: &str, kind: &str, ms_ago: u64| NewTask {
-        queue: queue.into(),
+        queue: queue_name(queue),
         task_type: kind.into(),
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
@@ -165,7 +165,7 @@ async fn a_claim_takes_no_more_than_its_limit(fixture: Arc<Fixture>) {
 async fn other_queues_are_not_claimed(fixture: Arc<Fixture>) {
     let other = fixture
         .submit(NewTask {
-            queue: "other".into(),
+            queue: queue_name("other"),
             priority: 9,
             ..new_task()
         })
@@ -279,13 +279,13 @@ async fn a_paused_queue_is_not_claimed_until_it_is_resumed(fixture: Arc<Fixture>
 
     let open = fixture
         .submit(NewTask {
-            queue: "open".into(),
+            queue: queue_name("open"),
             ..new_task()
         })
         .await;
 
     let node = fixture.node().await;
-    fixture.store.pause_queue(QUEUE).await.unwrap();
+    fixture.store.pause_queue(&queue_name(QUEUE)).await.unwrap();
     assert_eq!(
         ids_of(
             &fixture
@@ -300,13 +300,17 @@ async fn a_paused_queue_is_not_claimed_until_it_is_resumed(fixture: Arc<Fixture>
         fixture.claim(node, MANY).await.is_empty(),
         "a task submitted to a paused queue waits"
     );
-    fixture.store.resume_queue(QUEUE).await.unwrap();
+    fixture
+        .store
+        .resume_queue(&queue_name(QUEUE))
+        .await
+        .unwrap();
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [paused, later]);
 }
 
 async fn a_pause_does_not_affect_running_tasks(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    fixture.store.pause_queue(QUEUE).await.unwrap();
+    fixture.store.pause_queue(&queue_name(QUEUE)).await.unwrap();
     assert!(fixture.finish(lease, completed()).await.is_accepted());
     assert_eq!(fixture.status(lease.task_id).await, Status::Completed);
 }
@@ -364,7 +368,7 @@ async fn a_limit_of_zero_or_above_the_bound_is_refused(fixture: Arc<Fixture>) {
 }
 
 async fn the_next_due_time_is_that_of_the_first_claimable_task(fixture: Arc<Fixture>) {
-    let queues = vec![QUEUE.to_owned()];
+    let queues = vec![queue_name(QUEUE)];
     let kinds = vec![KIND.to_owned()];
     let next = || async { fixture.store.next_due_at(&queues, &kinds).await.unwrap() };
     assert_eq!(next().await, None);
@@ -385,7 +389,7 @@ async fn the_next_due_time_is_that_of_the_first_claimable_task(fixture: Arc<Fixt
 
     fixture
         .submit(NewTask {
-            queue: "other".into(),
+            queue: queue_name("other"),
             ..new_task()
         })
         .await;
@@ -407,7 +411,7 @@ async fn the_next_due_time_is_that_of_the_first_claimable_task(fixture: Arc<Fixt
     fixture.run(near, completed()).await;
     assert_eq!(next().await, Some(fixture.task(far).await.due_at));
 
-    fixture.store.pause_queue(QUEUE).await.unwrap();
+    fixture.store.pause_queue(&queue_name(QUEUE)).await.unwrap();
     assert_eq!(next().await, None, "a paused queue has nothing due");
 }
 
@@ -454,7 +458,7 @@ async fn submit_and_claim_claims_the_first_task(fixture: Arc<Fixture>) {
 
 async fn submit_and_claim_claims_nothing_from_a_paused_queue(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
-    fixture.store.pause_queue(QUEUE).await.unwrap();
+    fixture.store.pause_queue(&queue_name(QUEUE)).await.unwrap();
     let (submitted, claimed) = fixture
         .store
         .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))

@@ -11,7 +11,7 @@ use super::{
     case::{Case, cases},
     support::{HOUR_MS, KIND, claim_request, completed, json, new_task, retryable},
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -119,7 +119,7 @@ async fn an_older_clock_reading_does_not_move_a_task_back(fixture: Arc<Fixture>)
     let due = RunAt::At(now(&fixture).await);
     let new = |queue: &str| NewTask {
         run_at: due,
-        queue: queue.into(),
+        queue: queue_name(queue),
         ..new_task()
     };
 
@@ -242,7 +242,11 @@ async fn leases_follow_the_stores_clock(fixture: Arc<Fixture>) {
 async fn pauses_are_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
-    fixture.store.pause_queue("lane").await.unwrap();
+    fixture
+        .store
+        .pause_queue(&queue_name("lane"))
+        .await
+        .unwrap();
     let paused = fixture.store.list_queues().await.unwrap()[0]
         .paused_at
         .expect("the queue is paused");
@@ -250,7 +254,7 @@ async fn pauses_are_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     assert_between(before, paused, now(&fixture).await);
     let id = fixture
         .submit(NewTask {
-            queue: "other".into(),
+            queue: queue_name("other"),
             ..new_task()
         })
         .await;

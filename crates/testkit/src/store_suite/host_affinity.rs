@@ -15,7 +15,7 @@ use super::{
         random_node_id, random_uuid,
     },
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -116,7 +116,7 @@ async fn a_rescued_task_is_reserved_for_its_host_for_a_while(fixture: Arc<Fixtur
     assert!(
         fixture
             .store
-            .list_due(QUEUE, MANY)
+            .list_due(&queue_name(QUEUE), MANY)
             .await
             .unwrap()
             .is_empty(),
@@ -194,7 +194,7 @@ async fn a_change_or_an_end_removes_the_host_affinity(fixture: Arc<Fixture>) {
 
 async fn reserved_tasks_are_claimed_in_order_by_queue_type_and_limit(fixture: Arc<Fixture>) {
     let second = NewTask {
-        queue: "second".into(),
+        queue: queue_name("second"),
         ..new_task()
     };
     let other = NewTask {
@@ -212,12 +212,16 @@ async fn reserved_tasks_are_claimed_in_order_by_queue_type_and_limit(fixture: Ar
     assert_eq!(fixture.rescue_with_affinity(5).await.len(), 4);
     let here = fixture.node_on("host-1").await;
 
-    fixture.store.pause_queue(QUEUE).await.unwrap();
+    fixture.store.pause_queue(&queue_name(QUEUE)).await.unwrap();
     assert!(
         fixture.claim_host_affinity(here, "host-1").await.is_empty(),
         "a paused queue is not claimed"
     );
-    fixture.store.resume_queue(QUEUE).await.unwrap();
+    fixture
+        .store
+        .resume_queue(&queue_name(QUEUE))
+        .await
+        .unwrap();
     let request = claim_request(here, &[QUEUE], &[KIND], 1);
 
     assert_eq!(

@@ -15,7 +15,7 @@ use super::{
         retryable, with,
     },
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -49,7 +49,7 @@ async fn each_condition_finds_exactly_its_tasks(fixture: Arc<Fixture>) {
             new_task(),
             with(new_task(), |task| task.owner = named("u-2").into()),
             with(new_task(), |task| task.task_type = named("other").into()),
-            with(new_task(), |task| task.queue = named("fast").into()),
+            with(new_task(), |task| task.queue = queue_name(&named("fast"))),
             with(new_task(), |task| task.task_key = Some(named("k"))),
         ])
         .await;
@@ -85,7 +85,7 @@ async fn each_condition_finds_exactly_its_tasks(fixture: Arc<Fixture>) {
             vec![ids[2], child],
         ),
         (
-            filter(&|filter| filter.queues = vec![named("fast")]),
+            filter(&|filter| filter.queues = vec![queue_name(&named("fast"))]),
             vec![ids[3]],
         ),
         (
@@ -119,7 +119,7 @@ async fn each_condition_finds_exactly_its_tasks(fixture: Arc<Fixture>) {
 async fn all_conditions_of_a_filter_apply(fixture: Arc<Fixture>) {
     let of = |owner: &str, queue: &str, key: Option<&str>| NewTask {
         owner: owner.into(),
-        queue: queue.into(),
+        queue: queue_name(queue),
         task_key: key.map(str::to_owned),
         ..new_task()
     };
@@ -134,7 +134,7 @@ async fn all_conditions_of_a_filter_apply(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(tasks).await;
     let filter = TaskFilter {
         owner: Some("a".to_owned()),
-        queues: vec!["x".to_owned(), "z".to_owned()],
+        queues: vec![queue_name("x"), queue_name("z")],
         task_key: Some("k".to_owned()),
         statuses: vec![Status::Queued, Status::Running],
         task_types: vec!["work".to_owned()],
@@ -459,7 +459,7 @@ async fn tasks_ahead_are_counted_in_the_order_of_claims(fixture: Arc<Fixture>) {
                 ..new_task()
             },
             NewTask {
-                queue: "elsewhere".into(),
+                queue: queue_name("elsewhere"),
                 ..new_task()
             },
             NewTask {

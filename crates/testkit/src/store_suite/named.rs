@@ -17,7 +17,7 @@ use super::{
         random_uuid, refused_field, retryable,
     },
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -85,7 +85,7 @@ async fn a_claim_by_name_starts_an_attempt_like_any_claim(fixture: Arc<Fixture>)
 async fn named_tasks_are_claimed_in_the_usual_order(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |queue: &str, priority: u8, ms_ago: u64| NewTask {
-        queue: queue.into(),
+        queue: queue_name(queue),
         priority,
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
@@ -138,12 +138,16 @@ async fn tasks_that_cannot_be_claimed_are_left_out(fixture: Arc<Fixture>) {
 
     let paused = fixture
         .submit(NewTask {
-            queue: "paused".into(),
+            queue: queue_name("paused"),
             ..new_task()
         })
         .await;
 
-    fixture.store.pause_queue("paused").await.unwrap();
+    fixture
+        .store
+        .pause_queue(&queue_name("paused"))
+        .await
+        .unwrap();
     let good = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     let asked = [running, ended, early, paused, TaskId(random_uuid()), good];
@@ -162,7 +166,11 @@ async fn tasks_that_cannot_be_claimed_are_left_out(fixture: Arc<Fixture>) {
         fixture.claim_named(node, &asked).await.is_empty(),
         "the claimable task is running now"
     );
-    fixture.store.resume_queue("paused").await.unwrap();
+    fixture
+        .store
+        .resume_queue(&queue_name("paused"))
+        .await
+        .unwrap();
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(
         ids_of(&fixture.claim_named(node, &asked).await),

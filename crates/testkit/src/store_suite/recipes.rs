@@ -6,7 +6,7 @@ use longhaul_domain::{
 };
 
 use super::support::{OWNER, completed, fatal, json, random_uuid, retryable, snoozed};
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 /// A way to a status. Some statuses have several ways, which leave different rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(super) async fn build(fixture: &Fixture, recipe: Recipe) -> Built {
     };
     let finish_step = recipe == Recipe::ForFinishStep;
 
-    let plain = NewTask::new(OWNER, &kind, &kind, json("{}"));
+    let plain = NewTask::new(OWNER, &kind, queue_name(&kind), json("{}"));
     let id = fixture
         .submit(NewTask {
             deadline_at,
@@ -183,7 +183,7 @@ async fn run_parent(fixture: &Fixture, built: &Built, ends: &[AttemptEnd]) {
     let kind = format!("child-of-{}", built.kind);
     let child = NewTask {
         run_at: RunAt::Now,
-        ..NewTask::new(OWNER, &kind, &kind, json("{}"))
+        ..NewTask::new(OWNER, &kind, queue_name(&kind), json("{}"))
     };
     let children = fixture
         .submit_children(lease, vec![child; ends.len().max(1)])

@@ -13,7 +13,7 @@ use super::{
     case::{Case, cases},
     support::{HOUR_MS, MANY, ids_of, json, new_task, random_node_id},
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -249,7 +249,7 @@ async fn strange_labels_are_distinct(fixture: Arc<Fixture>) {
     ] {
         let id = fixture
             .submit(NewTask {
-                queue: label.into(),
+                queue: queue_name(label),
                 task_type: label.into(),
                 ..new_task()
             })
@@ -259,7 +259,7 @@ async fn strange_labels_are_distinct(fixture: Arc<Fixture>) {
             ..TaskFilter::default()
         };
         let by_queue = TaskFilter {
-            queues: vec![label.to_owned()],
+            queues: vec![queue_name(label)],
             ..TaskFilter::default()
         };
 
@@ -271,7 +271,7 @@ async fn strange_labels_are_distinct(fixture: Arc<Fixture>) {
         }
     }
 
-    fixture.store.pause_queue("A").await.unwrap();
+    fixture.store.pause_queue(&queue_name("A")).await.unwrap();
     let node = fixture.node().await;
     let claimed = fixture
         .claim_from(node, &["A", "a"], &["A", "a"], MANY)

@@ -11,7 +11,7 @@ use super::{
     case::{Case, cases},
     support::{HOUR_MS, MANY, completed, fatal, ids_of, json, new_task, refused_field, with},
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -76,7 +76,12 @@ fn full_task(deadline_at: Timestamp) -> NewTask {
             digest: [7; 32],
             ttl_ms: HOUR_MS,
         }),
-        ..NewTask::new("user/ü-1", "generate.summary:v1", "vip_long", json("{}"))
+        ..NewTask::new(
+            "user/ü-1",
+            "generate.summary:v1",
+            queue_name("vip_long"),
+            json("{}"),
+        )
     }
 }
 

@@ -13,7 +13,7 @@ use longhaul_domain::{
 use rand::RngExt;
 use uuid::Uuid;
 
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 /// The owner, type and queue of a task, unless a case needs others.
 pub(super) const OWNER: &str = "u-1";
@@ -29,7 +29,7 @@ pub(super) fn json(text: &str) -> Json {
 }
 
 pub(super) fn new_task() -> NewTask {
-    NewTask::new(OWNER, KIND, QUEUE, json("{}"))
+    NewTask::new(OWNER, KIND, queue_name(QUEUE), json("{}"))
 }
 
 /// The value with one change.
@@ -103,12 +103,11 @@ pub(super) fn claim_request(
     task_types: &[&str],
     limit: usize,
 ) -> ClaimRequest {
-    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     ClaimRequest {
         node_id,
         host: "host-1".to_owned(),
-        queues: owned(queues),
-        task_types: owned(task_types),
+        queues: queues.iter().map(|name| queue_name(name)).collect(),
+        task_types: task_types.iter().map(|name| (*name).to_owned()).collect(),
         limit,
     }
 }

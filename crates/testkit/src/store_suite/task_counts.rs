@@ -16,7 +16,7 @@ use super::{
     invariants::check_task_counts,
     support::{HOUR_MS, MANY, completed, fatal, ids_of, lease_of, new_task, retryable, snoozed},
 };
-use crate::fixture::Fixture;
+use crate::{fixture::Fixture, names::queue_name};
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
@@ -66,7 +66,7 @@ async fn counts_equal_the_rows_before_and_after_compaction(fixture: Arc<Fixture>
         let queue = format!("queue-{}", round % 3);
         let batch: Vec<NewTask> = (0..8)
             .map(|_| NewTask {
-                queue: queue.clone().into(),
+                queue: queue_name(&queue),
                 ..new_task()
             })
             .collect();
@@ -140,7 +140,7 @@ async fn a_task_that_moves_to_another_queue_is_counted_there(fixture: Arc<Fixtur
     let id = fixture.submit(new_task()).await;
     while fixture.store.compact_counts(MANY).await.unwrap() > 0 {}
     let change = Reschedule {
-        queue: Some("elsewhere".to_owned()),
+        queue: Some(queue_name("elsewhere")),
         ..Reschedule::default()
     };
 
@@ -258,7 +258,7 @@ async fn tasks_that_end_together_are_counted_separately(fixture: Arc<Fixture>) {
         .submit_all(vec![
             new_task(),
             NewTask {
-                queue: "elsewhere".into(),
+                queue: queue_name("elsewhere"),
                 ..new_task()
             },
         ])

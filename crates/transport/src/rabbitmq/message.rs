@@ -6,7 +6,7 @@ use lapin::{
     types::{AMQPValue, FieldArray, FieldTable},
 };
 use longhaul_domain::{
-    Json, Lease, LeaseToken, TaskId,
+    Json, Lease, LeaseToken, QueueName, TaskId,
     bounds::{AHEAD_LOOKUPS, JSON_BYTES},
     contract::broker::{Hint, ProgressReport},
     time::Timestamp,
@@ -115,7 +115,7 @@ fn hint_body(hint: &Hint) -> HintBody {
         task_id: hint.task_id,
         user_id: hint.owner.clone(),
         task_type: hint.task_type.clone(),
-        queue: hint.queue.clone(),
+        queue: hint.queue.to_string(),
         priority: hint.priority,
         retry_count: hint.retry_count,
         submitted_at: timestamp(hint.submitted_at),
@@ -130,11 +130,13 @@ pub(super) fn to_hint(body: &[u8]) -> Result<Hint, String> {
     check_size(body, HINT_BYTES)?;
     let body: HintBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
 
+    let queue = QueueName::parse(&body.queue).map_err(|invalid| invalid.to_string())?;
+
     Ok(Hint {
         task_id: body.task_id,
         owner: body.user_id,
         task_type: body.task_type,
-        queue: body.queue,
+        queue,
         priority: body.priority,
         retry_count: body.retry_count,
         submitted_at: Timestamp::from_micros(body.submitted_at.as_microsecond()),

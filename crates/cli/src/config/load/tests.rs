@@ -310,7 +310,7 @@ fn sections_with_names_of_the_operator_are_read() {
         limits.default.map(|limit| (limit.permits, limit.burst)),
         Some((5, 2))
     );
-    assert_eq!(config.routing().queues(), ["fast", "free_default"]);
+    assert_eq!(config.routing().unwrap().queues(), ["fast", "free_default"]);
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 
 use crate::{
-    contract::broker::Hint, error::StoreError, queue::Queue, task::TaskRecord, time::Timestamp,
+    contract::broker::Hint, error::StoreError, names::QueueName, queue::Queue, task::TaskRecord,
+    time::Timestamp,
 };
 
 /// The first waiting task of one queue, priority and type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueHead {
-    pub queue: String,
+    pub queue: QueueName,
     /// [`bounds::FORWARD`](crate::bounds::FORWARD) for tasks that were promoted.
     pub priority: u8,
     pub task_type: String,
@@ -24,7 +25,7 @@ pub trait Queues: Send + Sync {
 
     /// The first due tasks of a queue, of all types, in the order of claims; none while it is
     /// paused. Tasks that another process has just made or moved may be missing for some seconds.
-    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Hint>, StoreError>;
+    async fn list_due(&self, queue: &QueueName, limit: usize) -> Result<Vec<Hint>, StoreError>;
 
     /// For each queue, priority and type that a due task waits in, paused or not, when the first of
     /// them became due; sorted. What another process has just done may be missing for some seconds.
@@ -33,7 +34,7 @@ pub trait Queues: Send + Sync {
     /// When the next task of these queues and types is due; in the past when one waits already.
     async fn next_due_at(
         &self,
-        queues: &[String],
+        queues: &[QueueName],
         task_types: &[String],
     ) -> Result<Option<Timestamp>, StoreError>;
 
@@ -50,9 +51,9 @@ pub trait Queues: Send + Sync {
 /// What changes a queue. Nodes have to be notified of each change, so only the engine calls it.
 #[async_trait]
 pub trait QueueCommands: Send + Sync {
-    async fn pause_queue(&self, name: &str) -> Result<(), StoreError>;
+    async fn pause_queue(&self, name: &QueueName) -> Result<(), StoreError>;
 
-    async fn resume_queue(&self, name: &str) -> Result<(), StoreError>;
+    async fn resume_queue(&self, name: &QueueName) -> Result<(), StoreError>;
 
     /// Moves up to `most` tasks of a queue that have waited for longer than `waited_ms` before all
     /// others of the queue, the longest waiting first. Of each type at most `most` are there at a
@@ -62,7 +63,7 @@ pub trait QueueCommands: Send + Sync {
     /// were moved.
     async fn promote_tasks(
         &self,
-        queue: &str,
+        queue: &QueueName,
         waited_ms: u64,
         most: usize,
     ) -> Result<usize, StoreError>;

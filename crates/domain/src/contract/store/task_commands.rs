@@ -8,6 +8,7 @@ use crate::{
     filter::TaskFilter,
     ids::{NodeId, TaskId},
     lifecycle::{expire::Overdue, reschedule::Reschedule},
+    names::QueueName,
     submission::NewTask,
     task::{Status, TaskRecord},
 };
@@ -25,7 +26,7 @@ pub struct Submitted {
 pub struct ClaimRequest {
     pub node_id: NodeId,
     pub host: String,
-    pub queues: Vec<String>,
+    pub queues: Vec<QueueName>,
     /// The types that the node has registered; tasks of other types stay.
     pub task_types: Vec<String>,
     pub limit: usize,

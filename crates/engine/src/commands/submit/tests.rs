@@ -10,7 +10,7 @@ use longhaul_domain::{
     },
     event::OutboxPolicy,
 };
-use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+use longhaul_testkit::{clock::TestClock, names::queue_name, reference::MemoryStore};
 
 use super::*;
 use crate::EngineBuilder;
@@ -67,7 +67,14 @@ async fn a_submit_that_notifies_within_its_commit_does_not_notify_again() {
     let store = Arc::new(MemoryStore::new(TestClock::new(), OutboxPolicy::default()));
     let engine =
         EngineBuilder::new(store, Arc::new(NoListeners), Arc::clone(&notifier) as _).build();
-    let task = |queue| NewTask::new("ann", "t", queue, Json::trusted("null".to_owned()));
+    let task = |queue| {
+        NewTask::new(
+            "ann",
+            "t",
+            queue_name(queue),
+            Json::trusted("null".to_owned()),
+        )
+    };
     for queue in ["first", "second", "third"] {
         engine.submit(task(queue)).await.unwrap();
     }
@@ -143,8 +150,14 @@ async fn each_task_of_a_batch_gets_its_own_event() {
         Arc::clone(&notifier) as _,
     )
     .build();
-    let task =
-        |owner, kind, queue| NewTask::new(owner, kind, queue, Json::trusted("null".to_owned()));
+    let task = |owner, kind, queue| {
+        NewTask::new(
+            owner,
+            kind,
+            queue_name(queue),
+            Json::trusted("null".to_owned()),
+        )
+    };
     let tied = NewTask {
         correlation_id: Some("c".to_owned()),
         ..task("bob", "u", "q")
@@ -201,7 +214,7 @@ async fn each_task_of_a_batch_gets_its_own_event() {
 
 #[test]
 fn tasks_that_differ_in_what_is_published_share_no_note() {
-    let task = NewTask::new("ann", "t", "q", Json::trusted("null"));
+    let task = NewTask::new("ann", "t", queue_name("q"), Json::trusted("null"));
     let lease = Lease {
         task_id: TaskId(uuid::Uuid::nil()),
         attempt: 1,
@@ -218,7 +231,7 @@ fn tasks_that_differ_in_what_is_published_share_no_note() {
             ..task.clone()
         },
         NewTask {
-            queue: "p".into(),
+            queue: queue_name("p"),
             ..task.clone()
         },
         NewTask {
@@ -254,7 +267,12 @@ fn tasks_that_differ_in_what_is_published_share_no_note() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hint_published_ahead_counts_for_as_long_as_its_task_is_looked_up() {
-    let task = NewTask::new("ann", "t", "q", Json::trusted("null".to_owned()));
+    let task = NewTask::new(
+        "ann",
+        "t",
+        queue_name("q"),
+        Json::trusted("null".to_owned()),
+    );
     let mut note = Note::of(&task);
     assert!(!note.has_live_hint());
     note.published_at = Some(Instant::now());

@@ -19,6 +19,7 @@ use longhaul_domain::{
 };
 use longhaul_testkit::{
     clock::TestClock,
+    names::queue_name,
     reference::{MemoryStore, NodeWatch},
 };
 
@@ -150,7 +151,7 @@ impl World {
     /// Submits and claims this many tasks.
     async fn running(&self, tasks: usize) -> Vec<TaskRecord> {
         let store = &self.engine.store;
-        let new = |_| NewTask::new("u-1", "t", "q", json(0));
+        let new = |_| NewTask::new("u-1", "t", queue_name("q"), json(0));
         store
             .submit_tasks((0..tasks).map(new).collect())
             .await
@@ -165,7 +166,7 @@ impl World {
             .register_node(node_id, "n", "h", None)
             .await
             .unwrap();
-        let queues = vec!["q".to_owned()];
+        let queues = vec![queue_name("q")];
         let task_types = vec!["t".to_owned()];
         let request = ClaimRequest {
             node_id,

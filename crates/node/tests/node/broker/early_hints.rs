@@ -4,6 +4,7 @@ use longhaul_domain::{
     Json, NewTask, Timestamp, bounds,
     contract::{broker::Hint, store::TaskCommands as _},
 };
+use longhaul_testkit::names::queue_name;
 
 use super::*;
 
@@ -174,7 +175,12 @@ async fn commit(fleet: &Fleet, id: TaskId) {
     let parameters = Json::trusted("null".to_owned());
     let task = NewTask {
         id: Some(id),
-        ..NewTask::new("default", Counted::TYPE, "free_default", parameters)
+        ..NewTask::new(
+            "default",
+            Counted::TYPE,
+            queue_name("free_default"),
+            parameters,
+        )
     };
 
     let submitted = fleet.remote.store.submit_task(task).await.unwrap();
@@ -187,7 +193,7 @@ fn ahead(task_id: TaskId) -> Hint {
         task_id,
         owner: "default".to_owned(),
         task_type: Counted::TYPE.to_owned(),
-        queue: "free_default".to_owned(),
+        queue: queue_name("free_default"),
         priority: 1,
         retry_count: 0,
         submitted_at: Timestamp::from_micros(0),

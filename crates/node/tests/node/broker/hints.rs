@@ -7,6 +7,7 @@ use longhaul_domain::{
     lifecycle::reschedule::Reschedule,
 };
 use longhaul_node::dispatch_window;
+use longhaul_testkit::names::queue_name;
 
 use super::*;
 
@@ -95,7 +96,7 @@ async fn a_task_whose_hint_hints_twice_runs_once() {
     let hints = fleet
         .remote
         .store
-        .list_due("free_default", 10)
+        .list_due(&queue_name("free_default"), 10)
         .await
         .unwrap();
 
@@ -239,7 +240,11 @@ async fn a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed() {
     let runs = Counted::default();
     let client = fleet.client(counted(&runs));
     let node = fleet.node(slots(10), counted(&runs)).await;
-    client.engine().pause_queue("free_default").await.unwrap();
+    client
+        .engine()
+        .pause_queue(&queue_name("free_default"))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_millis(100)).await;
     let handle = client.submit::<Counted>(()).await.unwrap();
 
@@ -248,7 +253,11 @@ async fn a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed() {
         (fleet.status(handle.id()), runs.runs()),
         (Status::Queued, 0)
     );
-    client.engine().resume_queue("free_default").await.unwrap();
+    client
+        .engine()
+        .resume_queue(&queue_name("free_default"))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_secs(1)).await;
     assert_eq!(fleet.status(handle.id()), Status::Completed);
     node.stop().await;

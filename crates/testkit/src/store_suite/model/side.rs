@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use longhaul_domain::{
-    Idempotency, Lease, NewTask, NodeId, RetryPolicy, RunAt, Status, StoreError, TaskId, Timestamp,
+    Idempotency, Lease, NewTask, NodeId, QueueName, RetryPolicy, RunAt, Status, StoreError, TaskId,
+    Timestamp,
     contract::store::{Access, Moved},
     filter::TaskFilter,
     lifecycle::reschedule::Reschedule,
@@ -15,7 +16,7 @@ use longhaul_domain::{
 use uuid::Uuid;
 
 use super::operation::{BATCH, Change, Conditions, Draft};
-use crate::{fixture::Fixture, store_suite::support::json};
+use crate::{fixture::Fixture, names::queue_name, store_suite::support::json};
 
 /// The unit of time of a history, in milliseconds. It is so long that the real duration of a
 /// history makes no difference.
@@ -178,7 +179,7 @@ impl Side {
             ..NewTask::new(
                 &owner(draft.owner),
                 &kind(draft.kind),
-                &queue(draft.queue),
+                queue(draft.queue),
                 json("{}"),
             )
         }
@@ -223,12 +224,12 @@ pub(super) fn kind(number: u8) -> String {
     format!("kind-{number}")
 }
 
-pub(super) fn queue(number: u8) -> String {
-    format!("queue-{number}")
+pub(super) fn queue(number: u8) -> QueueName {
+    queue_name(&format!("queue-{number}"))
 }
 
 /// The names for the set bits of a mask.
-pub(super) fn chosen(mask: u8, name: fn(u8) -> String) -> Vec<String> {
+pub(super) fn chosen<T>(mask: u8, name: fn(u8) -> T) -> Vec<T> {
     (0..2)
         .filter(|bit| mask & (1 << bit) != 0)
         .map(name)

@@ -16,6 +16,7 @@ use longhaul_domain::{
     event::{EventKind, MessageBody, OutboxMessage, Topic},
     time::Timestamp,
 };
+use longhaul_testkit::names::queue_name;
 use longhaul_transport::rabbitmq::{QueueKind, RabbitBroker, RabbitOptions};
 use serde_json::{Value, json};
 
@@ -92,7 +93,7 @@ pub(crate) fn hint(queue: &str) -> Hint {
         task_id: TaskId(random_id()),
         owner: "ann".to_owned(),
         task_type: "novel.write".to_owned(),
-        queue: queue.to_owned(),
+        queue: queue_name(queue),
         priority: 7,
         retry_count: 2,
         submitted_at: Timestamp::from_micros(1_700_000_000_123_456),
