@@ -17,6 +17,8 @@ use crate::Engine;
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A row that was written less long ago shows that the store can be written.
 const WRITE_FRESH: Duration = Duration::from_secs(2);
+/// How long a failed probe answers for those that follow. The endpoint that asks is public.
+const FAILURE_FRESH: Duration = Duration::from_secs(1);
 /// The row of a probe: a maintenance lease that no job takes and no node holds.
 const PROBE: &str = "write-probe";
 const PROBE_LEASE_MS: u64 = 1;
@@ -28,8 +30,8 @@ pub(crate) struct StoreHealth {
     /// When a row was last committed that shows that the store can be written. Both locks are held
     /// for one copy or assignment.
     written_at: Mutex<Option<Instant>>,
-    /// Held by the probe that runs.
-    probe: tokio::sync::Mutex<()>,
+    /// The last probe's failure and its time. Held by the probe that runs.
+    probe: tokio::sync::Mutex<Option<(Instant, StoreError)>>,
 }
 
 impl StoreHealth {
@@ -127,16 +129,34 @@ impl Engine {
 
     async fn probe_write(&self) -> Result<(), StoreError> {
         // Held across the write, so that many callers cause one probe.
-        let _probe = self.store_health.probe.lock().await;
+        let mut failure = self.store_health.probe.lock().await;
         if self.store_health.is_written() {
             return Ok(());
         }
+        if let Some((at, error)) = &*failure
+            && at.elapsed() <= FAILURE_FRESH
+        {
+            return Err(error.clone());
+        }
 
-        self.store
+        // Noted before the write: a probe that is given up counts as failed for those that wait.
+        *failure = Some((Instant::now(), no_answer()));
+        let probed = self
+            .store
             .take_maintenance_lease(PROBE, NodeId::NONE, PROBE_LEASE_MS)
-            .await?;
-        self.store_health.note_write();
-        Ok(())
+            .await;
+
+        match probed {
+            Ok(_) => {
+                *failure = None;
+                self.store_health.note_write();
+                Ok(())
+            }
+            Err(error) => {
+                *failure = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
     }
 }
 

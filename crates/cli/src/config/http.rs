@@ -33,8 +33,8 @@ section! {
         pub connections: usize = settings.connections,
         /// Connections at once from one address. Behind a gateway, all come from one address.
         pub connections_per_address: usize = settings.connections_per_address,
-        /// Places beyond these limits for connections that ask for `/healthz` or `/readyz`. Any
-        /// other request there is a 429.
+        /// Slots beyond these limits for connections that ask for `/healthz` or `/readyz`, half of
+        /// them for one address. Any other request there is a 429.
         pub probe_connections: usize = settings.probe_connections,
         /// Live streams at once of one token. Further ones are a 429.
         pub streams_per_token: usize = settings.streams_per_token,

@@ -130,8 +130,10 @@ impl Drop for ArrivingBody {
         let Some(inner) = self.inner.take() else {
             return;
         };
-        // Reading would ask a client that waits for `100 Continue` to send what is refused.
-        if inner.is_end_stream() || self.waits_for_continue {
+        // Reading would ask a client that waits for `100 Continue` to send what is refused. A body
+        // that was read from has been asked for.
+        let is_unasked = self.waits_for_continue && self.began_at.is_none();
+        if inner.is_end_stream() || is_unasked {
             return;
         }
 

@@ -8,6 +8,10 @@ use parking_lot::Mutex;
 
 use super::ListenerSettings;
 
+/// One address may have half of the slots for probes: the caller that fills the limits must not take
+/// these slots, too.
+const ADDRESSES_OF_PROBES: usize = 2;
+
 /// Counts connections.
 #[derive(Debug)]
 pub(super) struct ConnectionLimits {
@@ -22,6 +26,7 @@ struct OpenConnections {
     total: usize,
     by_address: HashMap<IpAddr, usize>,
     probes: usize,
+    probes_by_address: HashMap<IpAddr, usize>,
 }
 
 impl ConnectionLimits {
@@ -45,15 +50,21 @@ impl ConnectionLimits {
         if is_within {
             open.total += 1;
             open.by_address.insert(address, from_address + 1);
-        } else if open.probes < self.probes {
-            open.probes += 1;
         } else {
-            return None;
+            let of_address = open.probes_by_address.get(&address).copied().unwrap_or(0);
+            let most = self.probes.div_ceil(ADDRESSES_OF_PROBES);
+            if open.probes >= self.probes || of_address >= most {
+                return None;
+            }
+
+            open.probes += 1;
+            open.probes_by_address.insert(address, of_address + 1);
         }
 
         Some(ConnectionSlot {
             limits: Arc::clone(self),
-            counted_for: is_within.then_some(address),
+            address,
+            is_for_probes: !is_within,
         })
     }
 }
@@ -62,14 +73,14 @@ impl ConnectionLimits {
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     limits: Arc<ConnectionLimits>,
-    /// None for a slot that is reserved for probes.
-    counted_for: Option<IpAddr>,
+    address: IpAddr,
+    is_for_probes: bool,
 }
 
 impl ConnectionSlot {
     /// Whether only probes may use the connection.
-    pub(super) fn is_for_probes(&self) -> bool {
-        self.counted_for.is_none()
+    pub(super) const fn is_for_probes(&self) -> bool {
+        self.is_for_probes
     }
 }
 
@@ -77,18 +88,22 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         // One lock for all counts, so that no other thread sees them disagree.
         let mut open = self.limits.open.lock();
-        let Some(address) = self.counted_for else {
+        if self.is_for_probes {
             open.probes -= 1;
-            return;
-        };
-
-        open.total -= 1;
-        let from_address = open.by_address.entry(address).or_default();
-        *from_address = from_address.saturating_sub(1);
-        // An address without connections is forgotten, or the map would grow for ever.
-        if *from_address == 0 {
-            open.by_address.remove(&address);
+            count_down(&mut open.probes_by_address, self.address);
+        } else {
+            open.total -= 1;
+            count_down(&mut open.by_address, self.address);
         }
+    }
+}
+
+fn count_down(by_address: &mut HashMap<IpAddr, usize>, address: IpAddr) {
+    let count = by_address.entry(address).or_default();
+    *count = count.saturating_sub(1);
+    // An address without connections is forgotten, or the map would grow for ever.
+    if *count == 0 {
+        by_address.remove(&address);
     }
 }
 
@@ -123,7 +138,7 @@ mod tests {
     fn slots_for_probes_come_after_the_limits() {
         let settings = ListenerSettings {
             connections: 1,
-            probe_connections: 2,
+            probe_connections: 4,
             ..ListenerSettings::default()
         };
         let limits = Arc::new(ConnectionLimits::new(settings));
@@ -133,7 +148,9 @@ mod tests {
         let probe = limits.try_acquire(address).unwrap();
         let _probe = limits.try_acquire(address).unwrap();
         assert!(!normal.is_for_probes() && probe.is_for_probes());
-        assert!(limits.try_acquire(address).is_none());
+        assert!(limits.try_acquire(address).is_none(), "half of them");
+        let other = IpAddr::from([10, 0, 0, 2]);
+        assert!(limits.try_acquire(other).unwrap().is_for_probes());
 
         drop((normal, probe));
         assert!(!limits.try_acquire(address).unwrap().is_for_probes());

@@ -4,7 +4,8 @@
 //! A token may have been made by another process a moment ago. An id that is not in the set
 //! therefore waits for a reading that began after its request arrived. All such requests share one
 //! reading, and readings begin at most once per [`INTERVAL`]. No request waits for the tokens of
-//! others longer than that, however many unknown tokens arrive.
+//! others longer than that, however many unknown tokens arrive, as long as there are at most
+//! [`IDS`] tokens.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub(super) struct KnownIds {
 #[derive(Debug)]
 struct Reading {
     began_at: Option<Instant>,
+    /// When the last reading was begun, also one that was dropped before its end.
+    attempted_at: Option<Instant>,
     /// A failed reading keeps the ids of the one before.
     ids: HashSet<String>,
     /// Whether `ids` has every token of the store.
@@ -42,6 +45,7 @@ impl KnownIds {
         Self {
             latest: Mutex::new(Reading {
                 began_at: None,
+                attempted_at: None,
                 ids: HashSet::new(),
                 is_complete: false,
                 outcome: Ok(()),
@@ -61,8 +65,9 @@ impl KnownIds {
         let _turn = self.turn.lock().await;
         let began_at = self.latest.lock().began_at;
         if began_at.is_none_or(|began| began < arrived_at) {
-            if let Some(began) = began_at {
-                tokio::time::sleep_until(began + INTERVAL).await;
+            let attempted_at = self.latest.lock().attempted_at;
+            if let Some(attempted) = attempted_at {
+                tokio::time::sleep_until(attempted + INTERVAL).await;
             }
             self.read(engine).await;
         }
@@ -86,6 +91,8 @@ impl KnownIds {
 
     async fn read(&self, engine: &Engine) {
         let began_at = Instant::now();
+        // Noted before the reading: clients that disconnect must not cause one after the other.
+        self.latest.lock().attempted_at = Some(began_at);
         let read = all_ids(engine).await;
 
         // One lock for the whole result, so that no request sees half of it.

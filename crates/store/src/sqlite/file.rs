@@ -68,7 +68,7 @@ impl StoreFile {
     /// Refuses once the path names another file or none.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.check_known()?;
-        if Identity::of(&self.path).ok() == Some(self.identity) {
+        if identity_at(&self.path)? == Some(self.identity) {
             return Ok(());
         }
 
@@ -79,7 +79,7 @@ impl StoreFile {
     /// known.
     pub(super) fn check_log(&self, known: &mut Option<Identity>) -> Result<(), StoreError> {
         let log = self.log();
-        match (Identity::of(&log).ok(), *known) {
+        match (identity_at(&log)?, *known) {
             (Some(found), Some(known)) if found == known => Ok(()),
             (Some(found), None) => {
                 *known = Some(found);
@@ -121,6 +121,22 @@ impl StoreFile {
 
         StoreError::Unavailable(why.clone())
     }
+}
+
+/// Which file the path names, or none. A failed look is no answer: it says nothing about the file.
+fn identity_at(path: &Path) -> Result<Option<Identity>, StoreError> {
+    match Identity::of(path) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(unusable(path, &error)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// The path without symbolic links, so that all processes find the same lock file.

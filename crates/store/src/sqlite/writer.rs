@@ -224,7 +224,8 @@ impl Thread {
     fn check_files(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.file.check()?;
         let checked = self.file.check_log(&mut self.log);
-        if checked.is_err() {
+        // Of a replaced log nothing is saved: another process may have committed to the new one.
+        if checked.is_err() && !self.file.log().exists() {
             // The log is still open here. This saves its commits into the database.
             let saved = connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()));
             tracing::warn!(
