@@ -228,7 +228,8 @@ impl Lock {
             )),
         })?;
 
-        if is_known && !has_content(database) {
+        let is_new = !has_content(database) && !has_content(&with_suffix(database, "-wal"));
+        if is_known && is_new {
             tracing::warn!(
                 path = %database.display(),
                 "no database is there, although one was opened there before; an empty store is made"

@@ -1,5 +1,6 @@
 //! The store: whether it answers, its schema, its durability, its clock, and its tokens.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul::operating::{
@@ -19,16 +20,34 @@ const APART_FAIL_MS: u64 = 60_000;
 const EXPIRES_SOON_MS: u64 = 10 * 24 * 3_600 * 1_000;
 
 pub(super) async fn examine(config: &Config) -> Vec<Check> {
-    if config.store_file().is_some_and(|file| !file.exists()) {
-        let url = &config.store.url;
-        let found = format!("{url} does not exist yet; the first start makes it");
-        return vec![Check::ok("store", found)];
+    if let Some(file) = config.store_file()
+        && !file.exists()
+    {
+        return vec![missing(config, &file)];
     }
 
     match tokio::time::timeout(DEADLINE, examine_open(config)).await {
         Ok(checks) => checks,
         Err(_) => vec![down(config, "it does not answer in time".to_owned())],
     }
+}
+
+/// A file that is not there yet, or one that was taken away from beside its log.
+fn missing(config: &Config, file: &Path) -> Check {
+    let log = PathBuf::from(format!("{}-wal", file.display()));
+    if log.metadata().is_ok_and(|log| log.len() > 0) {
+        let found = format!(
+            "{} is missing, and {} has commits of a database that was there",
+            file.display(),
+            log.display()
+        );
+        let advice = "put the database back, or move its -wal away to begin with an empty store";
+        return Check::fail("store", found, advice.to_owned());
+    }
+
+    let url = &config.store.url;
+    let found = format!("{url} does not exist yet; the first start makes it");
+    Check::ok("store", found)
 }
 
 fn down(config: &Config, why: String) -> Check {

@@ -15,7 +15,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(once![
         doctor_reports_problems_with_advice,
         doctor_reports_a_store_whose_clock_is_ahead,
-        doctor_reports_a_file_that_is_no_store
+        doctor_reports_a_file_that_is_no_store,
+        doctor_reports_a_database_that_was_taken_from_beside_its_log
     ]);
     trials
 }
@@ -124,6 +125,20 @@ async fn doctor_reports_a_store_whose_clock_is_ahead() {
         found.starts_with("the store is 3") && found.contains("ms ahead of this machine"),
         "{found}"
     );
+}
+
+async fn doctor_reports_a_database_that_was_taken_from_beside_its_log() {
+    let database = Database::make(Backend::Sqlite).await;
+    let file = database.url.strip_prefix("sqlite://").unwrap();
+    std::fs::remove_file(file).unwrap();
+    std::fs::write(format!("{file}-wal"), "commits").unwrap();
+
+    let output = database.run(&["doctor"]).await.failed();
+    assert!(
+        output.contains("fail  store") && output.contains("put the database back"),
+        "{output}"
+    );
+    assert!(!std::path::Path::new(file).exists(), "nothing is made");
 }
 
 async fn doctor_reports_a_file_that_is_no_store() {
