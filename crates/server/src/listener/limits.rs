@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use super::ListenerSettings;
 
-/// One address may have half of the slots for probes: the caller that fills the limits must not take
-/// these slots, too.
+/// One address may have half of the slots for probes: the caller that fills the limits must not
+/// take these slots, too.
 const ADDRESSES_OF_PROBES: usize = 2;
 
 /// Counts connections.

@@ -129,6 +129,7 @@ async fn doctor_reports_a_store_whose_clock_is_ahead() {
 
 async fn doctor_reports_a_database_that_was_taken_from_beside_its_log() {
     let database = Database::make(Backend::Sqlite).await;
+    database.token("u-1").await;
     let file = database.url.strip_prefix("sqlite://").unwrap();
     std::fs::remove_file(file).unwrap();
     std::fs::write(format!("{file}-wal"), "commits").unwrap();
