@@ -1,9 +1,9 @@
 //! The budget of request bodies: how many bytes of them this process keeps in memory at once, in
-//! all and per caller.
+//! all and per token.
 //!
 //! A request reserves the length of its body before the body is read, and keeps it until its
-//! handler has ended. So the budget holds whatever clients send, and one caller leaves room for the
-//! others.
+//! handler has ended. So the budget holds whatever clients send, and one token leaves room for the
+//! others. An owner with several tokens has several shares.
 
 use std::collections::HashMap;
 use std::sync::Arc;
